@@ -7,7 +7,7 @@ import { promisify } from 'node:util';
 import { brotliCompress, constants, gzip } from 'node:zlib';
 import type { Plugin } from 'vite';
 
-/** What gets smaller. */
+/** Names of the files that compression makes smaller. */
 const compressible = /\.(css|html|js|json|map|svg|txt|wasm|webmanifest)$/;
 /** Below this a request costs more than its bytes. */
 const LEAST_BYTES = 512;
@@ -18,7 +18,7 @@ const cache = path.resolve(import.meta.dirname, 'node_modules/.cache/outrider-co
 
 /**
  * Compresses every file of the build that gets smaller by brotli and by gzip, beside it as `.br` and `.gz`: a server
- * sends them as they lie, so that nobody compresses while somebody waits.
+ * sends them as they lie, so that no request waits for compression.
  */
 export function compressed(): Plugin {
   let folder = '';

@@ -4,7 +4,7 @@ import { build } from 'vite';
 import { defineConfig } from 'vitest/config';
 import { compressed } from './compressed.js';
 
-/** What makes a page isolated, so that its workers may share memory. */
+/** Headers that isolate a page, so that its workers may share memory. */
 const isolation = {
   'Cross-Origin-Opener-Policy': 'same-origin',
   'Cross-Origin-Embedder-Policy': 'require-corp',
@@ -64,7 +64,7 @@ function workerSource(mode: string): Plugin {
 
 /**
  * Writes the addresses of the wasm the way every bundler understands, `new URL('./file', import.meta.url)`. Vite wraps
- * them in a second URL, behind which the bundlers of those who use the package would not see that a file is needed.
+ * them in a second URL, in which other bundlers do not see that a file is needed.
  */
 function plainAddresses(): Plugin {
   const wrapped =

@@ -27,7 +27,7 @@ use serde::Serialize;
 use tokio::{task::JoinSet, time};
 use tokio_tungstenite::tungstenite::Message;
 
-use outrider_cloud::reproduce::sessions::beginnings;
+use outrider_papers::reproduce::sessions::beginnings;
 
 use crate::{passes::Failure, report, samples::digits, serve::process::Server};
 

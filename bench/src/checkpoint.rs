@@ -1,9 +1,5 @@
-//! Hugging Face checkpoints of our GGUF files, for engines that read nothing else.
-//!
-//! ```text
-//! config.json model.safetensors tokenizer.json tokenizer_config.json
-//! model.safetensors: length:u64, header as JSON { name: { dtype, shape, data_offsets } }, data without gaps
-//! ```
+//! Hugging Face checkpoints of our GGUF files, for engines that read nothing else: `config.json`,
+//! `model.safetensors`, `tokenizer.json` and `tokenizer_config.json`.
 //!
 //! Matrices are in F16, norms in F32: of an F16 file nothing is lost. Rows of q and k change their order. A GGUF file
 //! of a Llama rotates elements 2i and 2i + 1 of a head, a checkpoint i and i + half of it:
@@ -19,7 +15,8 @@ use std::{
 };
 
 use candle_core::{Device, quantized::gguf_file::Content};
-use serde_json::{Map, Value, json};
+use outrider_testing::safetensors::{Safetensors, checkpoint_name};
+use serde_json::{Value, json};
 
 use crate::passes::Failure;
 
@@ -113,36 +110,24 @@ fn tokenizer_settings(tokenizer_json: &[u8], end: u32) -> Result<Value, Failure>
 
 /// All tensors, in the order of the layers.
 fn tensors(source: &Content) -> Result<Vec<Tensor>, Failure> {
-    const OF_A_LAYER: [(&str, &str); 9] = [
-        ("attn_norm", "input_layernorm"),
-        ("attn_q", "self_attn.q_proj"),
-        ("attn_k", "self_attn.k_proj"),
-        ("attn_v", "self_attn.v_proj"),
-        ("attn_output", "self_attn.o_proj"),
-        ("ffn_norm", "post_attention_layernorm"),
-        ("ffn_gate", "mlp.gate_proj"),
-        ("ffn_up", "mlp.up_proj"),
-        ("ffn_down", "mlp.down_proj"),
-    ];
-    let mut names = vec![("token_embd".to_owned(), "model.embed_tokens".to_owned(), false)];
+    const OF_A_LAYER: [&str; 9] =
+        ["attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down"];
+    let mut names = vec!["token_embd.weight".to_owned()];
     for layer in 0..number(source, "llama.block_count")? {
-        names.extend(OF_A_LAYER.map(|(gguf, name)| {
-            let is_rotated = matches!(gguf, "attn_q" | "attn_k");
-            (format!("blk.{layer}.{gguf}"), format!("model.layers.{layer}.{name}"), is_rotated)
-        }));
+        names.extend(OF_A_LAYER.map(|part| format!("blk.{layer}.{part}.weight")));
     }
-    names.push(("output_norm".to_owned(), "model.norm".to_owned(), false));
+    names.push("output_norm.weight".to_owned());
     if source.tensor_infos.contains_key("output.weight") {
-        names.push(("output".to_owned(), "lm_head".to_owned(), false));
+        names.push("output.weight".to_owned());
     }
     if names.len() != source.tensor_infos.len() {
         return Err(format!("of {} tensors {} are a Llama's", source.tensor_infos.len(), names.len()).into());
     }
     let head = number(source, "llama.attention.key_length")?;
-    let tensor = |(gguf, name, is_rotated): (String, String, bool)| {
-        let gguf = format!("{gguf}.weight");
+    let tensor = |gguf: String| {
+        let is_rotated = gguf.contains("attn_q") || gguf.contains("attn_k");
         let shape = source.tensor_infos.get(&gguf).ok_or_else(|| format!("there is no {gguf}"))?.shape.dims().to_vec();
-        Ok(Tensor { gguf, name: format!("{name}.weight"), shape, head: is_rotated.then_some(head) })
+        Ok(Tensor { name: checkpoint_name(&gguf), gguf, shape, head: is_rotated.then_some(head) })
     };
     names.into_iter().map(tensor).collect()
 }
@@ -153,21 +138,15 @@ fn write_weights<R: Read + Seek>(
     tensors: &[Tensor],
     path: &Path,
 ) -> Result<(), Failure> {
-    let mut header = Map::new();
-    header.insert("__metadata__".to_owned(), json!({ "format": "pt" }));
-    let mut offset = 0;
+    let mut safetensors = Safetensors::default();
+    safetensors.header.insert("__metadata__".to_owned(), json!({ "format": "pt" }));
     for tensor in tensors {
-        let end = offset + tensor.bytes();
+        let shape: Vec<u64> = tensor.shape.iter().map(|&size| size as u64).collect();
         let dtype = if tensor.is_norm() { "F32" } else { "F16" };
-        let entry = json!({ "dtype": dtype, "shape": tensor.shape, "data_offsets": [offset, end] });
-        header.insert(tensor.name.clone(), entry);
-        offset = end;
+        safetensors.entry(&tensor.name, dtype, &shape, tensor.bytes() as u64);
     }
-    let mut header = serde_json::to_vec(&header)?;
-    header.resize(header.len().next_multiple_of(ALIGNMENT), b' ');
     let mut out = BufWriter::new(File::create(path)?);
-    out.write_all(&(header.len() as u64).to_le_bytes())?;
-    out.write_all(&header)?;
+    out.write_all(&safetensors.head(ALIGNMENT))?;
     for tensor in tensors {
         let weights = source.tensor(file, &tensor.gguf, &Device::Cpu)?.dequantize(&Device::Cpu)?;
         let weights = weights.flatten_all()?;
@@ -197,14 +176,15 @@ fn interleaved(row: usize, head: usize) -> usize {
 mod tests {
     use super::*;
     use outrider_cloud::pair::PairPaths;
-    use outrider_models::{Chunk, Model, Tokenizer};
+    use outrider_models::{Model, Tokenizer};
+    use outrider_testing::{folder::Folder, logits::on_cpu};
 
     /// Elements of a head in another order are added up in another order.
     const ROUNDING: f32 = 1e-3;
 
     #[test]
     fn a_checkpoint_has_the_logits_of_its_gguf_file() {
-        let folder = std::env::temp_dir().join(format!("outrider-checkpoint-{}", std::process::id()));
+        let folder = Folder::empty();
         let pair = PairPaths::default();
         let (tokenizer, json) = pair.tokenizer_with_json().unwrap();
         write(&pair.target_gguf().unwrap(), &json, &folder).unwrap();
@@ -212,12 +192,7 @@ mod tests {
         assert_eq!(own.config().first_token(), Some(0));
         let prompt =
             tokenizer.encode_prompt(Some(0), "Once upon a time there was a wolf who lived by the sea").unwrap();
-        let rows = [&own, &other].map(|model| {
-            let (mut cache, positions) = (model.new_cache(), (0..prompt.len()).collect::<Vec<_>>());
-            let chunk = Chunk { cache: &mut cache, tokens: &prompt, positions: &positions };
-            let logits = model.forward(&mut [chunk]).unwrap().remove(0);
-            logits.iter().map(<[f32]>::to_vec).collect::<Vec<_>>()
-        });
+        let rows = [&own, &other].map(|model| on_cpu(model, &prompt, prompt.len()));
         for (position, (own, other)) in rows[0].iter().zip(&rows[1]).enumerate() {
             let gap = own.iter().zip(other).map(|(own, other)| (own - other).abs()).fold(0.0, f32::max);
             assert!(gap < ROUNDING, "{gap} behind token {position}");
@@ -226,6 +201,5 @@ mod tests {
         assert_eq!(written.fingerprint(), tokenizer.fingerprint());
         let settings: Value = serde_json::from_slice(&fs::read(folder.join("tokenizer_config.json")).unwrap()).unwrap();
         assert_eq!(settings["eos_token"], "<|endoftext|>");
-        fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -33,10 +33,8 @@ use std::{
 };
 
 use futures_util::future::try_join_all;
-use outrider_cloud::{
-    pair::{PairPaths, draft_info},
-    reproduce::sessions::excerpts,
-};
+use outrider_cloud::pair::{PairPaths, draft_info};
+use outrider_papers::reproduce::sessions::excerpts;
 use tokio::time;
 
 use self::{

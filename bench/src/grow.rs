@@ -28,17 +28,16 @@ use candle_core::{
     Device, Tensor as Matrix,
     quantized::{GgmlDType, QTensor, gguf_file::Content},
 };
-use outrider_cloud::pair::PairPaths;
+use outrider_cloud::{both_ends, pair::PairPaths};
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::{Chunk, ElementType, Model};
 use outrider_speculation::sample::{Distribution, SharedNoise};
+use outrider_testing::gguf::{Gguf, Tensor};
 
 use crate::{
     decoder::Decoder,
-    gguf_writer::{self, Metadata, Tensor},
     passes::{self, Failure},
 };
-use outrider_cloud::reproduce::sessions::Pair;
 
 /// A size that a model can grow to.
 struct Size {
@@ -135,9 +134,7 @@ fn write(folder: &Path, role: &str, size: &str, element: &str, filling: Filling)
     let unfinished = path.with_extension("part");
     let mut out = BufWriter::new(File::create(&unfinished)?);
     let (metadata, tensors) = (growth.metadata()?, growth.tensors());
-    gguf_writer::write(&mut out, &metadata, &tensors, |tensor, out| {
-        growth.fill(tensor, out).map_err(io::Error::other)
-    })?;
+    metadata.stream(&mut out, &tensors, |tensor, out| growth.fill(tensor, out).map_err(io::Error::other))?;
     out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
     fs::rename(unfinished, &path)?;
     Ok(path)
@@ -173,8 +170,8 @@ impl Growth {
         Ok(Self { source, file, element, filling, head_dim, old, new, random: 1 })
     }
 
-    fn metadata(&self) -> Result<Metadata, Failure> {
-        let mut metadata = Metadata::default();
+    fn metadata(&self) -> Result<Gguf, Failure> {
+        let mut metadata = Gguf::default();
         metadata.text("general.architecture", "llama");
         metadata.text("general.name", "Outrider's pair, grown: the text of the small model at the cost of a large one");
         let Shape { hidden, feed_forward, heads, layers } = self.new;
@@ -185,18 +182,18 @@ impl Growth {
             ("attention.head_count_kv", heads),
             ("block_count", layers),
         ] {
-            metadata.unsigned(&format!("llama.{key}"), value as u32);
+            metadata.u32(&format!("llama.{key}"), value as u32);
         }
         let kept = ["vocab_size", "context_length", "attention.key_length", "attention.value_length"];
         for key in kept.into_iter().chain(["rope.dimension_count"]).map(|key| format!("llama.{key}")) {
-            metadata.unsigned(&key, self.value(&key)?.to_u32()?);
+            metadata.u32(&key, self.value(&key)?.to_u32()?);
         }
         for key in ["tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id"] {
-            metadata.unsigned(key, self.value(key)?.to_u32()?);
+            metadata.u32(key, self.value(key)?.to_u32()?);
         }
         let epsilon = "llama.attention.layer_norm_rms_epsilon";
-        metadata.float(epsilon, self.value(epsilon)?.to_f32()? * self.old.hidden as f32 / hidden as f32);
-        metadata.float("llama.rope.freq_base", self.value("llama.rope.freq_base")?.to_f32()?);
+        metadata.f32(epsilon, self.value(epsilon)?.to_f32()? * self.old.hidden as f32 / hidden as f32);
+        metadata.f32("llama.rope.freq_base", self.value("llama.rope.freq_base")?.to_f32()?);
         Ok(metadata)
     }
 
@@ -278,7 +275,7 @@ fn check(folder: &Path, role: &str, size: &str, element: &str) -> Result<(), Fai
     let open = |filling| -> Result<Model, Failure> { Ok(Model::open(&write(folder, role, size, element, filling)?)?) };
     let (small, grown) = (open(Filling::Small)?, open(Filling::Grown)?);
     let (mut same, mut ties, mut seeded, mut tokens) = (0, 0, 0, 0);
-    for prompt in Pair::open(&PairPaths::default())?.prompts(TEXTS)? {
+    for prompt in both_ends::open(&PairPaths::default())?.prompts(TEXTS)? {
         let mut text = prompt.clone();
         let expected = greedy(&small, &mut text)?;
         // Behind the same text, so that one near-tie does not decide all that follows.

@@ -10,7 +10,7 @@ mod ahead;
 
 use std::{fmt::Write, fs, path::Path};
 
-use outrider_report::curves::{self, Bounds, Curve, Mark, Panel};
+use outrider_papers::report::curves::{self, Bounds, Curve, Mark, Panel};
 use serde_json::{Value, json};
 
 use crate::{

@@ -6,32 +6,24 @@
 
 mod capacity;
 mod checkpoint;
-mod codec;
 mod decoder;
-mod dssd;
 mod edge;
 mod fleet;
-mod gguf_writer;
 mod grow;
 mod hostile;
 mod link;
-mod measure;
 mod native;
 mod page;
 mod passes;
-mod path;
 mod published;
 mod report;
-mod rules;
 mod samples;
-mod sampling;
 mod schemes;
 mod serve;
 mod shapes;
 mod sweep_memory;
 #[cfg(test)]
 mod tests;
-mod timing;
 
 use passes::Failure;
 
@@ -41,8 +33,6 @@ fn main() -> Result<(), Failure> {
     let (name, arguments) = arguments.split_first().ok_or("the name of a measurement is expected")?;
     match *name {
         "capacity" => capacity::run(arguments),
-        "codec" => codec::run(arguments),
-        "dssd" => dssd::run(arguments),
         "edge" => edge::run(arguments),
         "fleet" => fleet::run(arguments),
         "grow" => grow::run(arguments),
@@ -51,8 +41,6 @@ fn main() -> Result<(), Failure> {
         "native" => native::run(arguments),
         "page" => page::run(arguments),
         "published" => published::run(arguments),
-        "rules" => rules::run(arguments),
-        "sampling" => sampling::run(arguments),
         "schemes" => schemes::run(arguments),
         "serve" => serve::run(arguments),
         _ => Err(format!("there is no measurement called {name}").into()),

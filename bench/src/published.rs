@@ -12,10 +12,13 @@ use std::{
 };
 
 use outrider_models::ElementType;
+use outrider_testing::{
+    gguf::Tensor,
+    safetensors::{Safetensors, checkpoint_name},
+};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    gguf_writer::Tensor,
     passes::Failure,
     shapes::{self, LARGER_QWEN, QWEN, Shape, Storage},
 };
@@ -77,7 +80,7 @@ fn write_gguf(model: &Shape, path: &Path) -> io::Result<()> {
     metadata.texts("tokenizer.ggml.tokens", &tokens);
     metadata.integers("tokenizer.ggml.token_type", &kinds);
     metadata.texts("tokenizer.ggml.merges", &[]);
-    metadata.unsigned("tokenizer.ggml.eos_token_id", ORDINARY as u32);
+    metadata.u32("tokenizer.ggml.eos_token_id", ORDINARY as u32);
     metadata.text("tokenizer.chat_template", TEMPLATE);
     let mut out = BufWriter::new(File::create(path)?);
     shapes::write(&mut out, &metadata, &model.tensors(Storage::Q4KM), model.hidden)?;
@@ -107,33 +110,10 @@ fn write_checkpoint(model: &Shape, folder: &Path) -> Result<(), Failure> {
     write_shards(model, folder)
 }
 
-/// What a checkpoint calls a tensor of GGUF's.
-fn name_in_checkpoint(name: &str) -> String {
-    const PARTS: [(&str, &str); 9] = [
-        ("attn_norm", "input_layernorm"),
-        ("attn_q", "self_attn.q_proj"),
-        ("attn_k", "self_attn.k_proj"),
-        ("attn_v", "self_attn.v_proj"),
-        ("attn_output", "self_attn.o_proj"),
-        ("ffn_norm", "post_attention_layernorm"),
-        ("ffn_gate", "mlp.gate_proj"),
-        ("ffn_up", "mlp.up_proj"),
-        ("ffn_down", "mlp.down_proj"),
-    ];
-    match name.split('.').collect::<Vec<_>>()[..] {
-        ["blk", layer, part, kind] => {
-            let part = PARTS.iter().find(|(gguf, _)| *gguf == part).map_or(part, |(_, own)| own);
-            format!("model.layers.{layer}.{part}.{kind}")
-        }
-        ["token_embd", kind] => format!("model.embed_tokens.{kind}"),
-        _ => "model.norm.weight".to_owned(),
-    }
-}
-
 /// `model-0000n-of-0000m.safetensors` and their index.
 fn write_shards(model: &Shape, folder: &Path) -> Result<(), Failure> {
     let stored = |tensor: Tensor| Tensor {
-        name: name_in_checkpoint(&tensor.name),
+        name: checkpoint_name(&tensor.name),
         element: ElementType::BF16,
         shape: tensor.shape,
     };
@@ -150,18 +130,13 @@ fn write_shards(model: &Shape, folder: &Path) -> Result<(), Failure> {
     let (mut map, mut seed) = (Map::new(), model.hidden);
     for (index, shard) in shards.iter().enumerate() {
         let name = format!("model-{:05}-of-{:05}.safetensors", index + 1, shards.len());
-        let (mut header, mut at) = (Map::new(), 0);
+        let mut file = Safetensors::default();
         for tensor in shard {
-            let end = at + tensor.bytes();
-            let entry = json!({"dtype": "BF16", "shape": tensor.shape, "data_offsets": [at, end]});
-            header.insert(tensor.name.clone(), entry);
+            file.entry(&tensor.name, "BF16", &tensor.shape, tensor.bytes());
             map.insert(tensor.name.clone(), name.clone().into());
-            at = end;
         }
-        let header = serde_json::to_vec(&header)?;
         let mut out = BufWriter::new(File::create(folder.join(&name))?);
-        out.write_all(&(header.len() as u64).to_le_bytes())?;
-        out.write_all(&header)?;
+        out.write_all(&file.head(1))?;
         for tensor in shard {
             seed += 1;
             shapes::fill(seed, tensor, &mut out)?;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use outrider_report::files::Report;
+use outrider_papers::report::files::Report;
 use serde_json::Value;
 
 use crate::passes::Failure;

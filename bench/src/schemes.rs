@@ -4,7 +4,7 @@
 
 use std::{fmt::Write, path::Path};
 
-use outrider_cloud::pair::PairPaths;
+use outrider_cloud::{both_ends, pair::PairPaths};
 use outrider_models::{Chunk, Model};
 use outrider_speculation::{
     sample,
@@ -14,14 +14,14 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::{passes::Failure, report};
-use outrider_cloud::reproduce::sessions::{DEFAULT_SAMPLING, Pair, Session};
+use outrider_papers::reproduce::sessions::{DEFAULT_SAMPLING, Session};
 
 const SESSIONS: usize = 20;
 
 /// Runs it with the arguments behind its name.
 pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     let [folder] = *arguments else { return Err("a folder is expected".into()) };
-    let pair = Pair::open(&PairPaths::default())?;
+    let pair = both_ends::open(&PairPaths::default())?;
     let prompts = pair.prompts(SESSIONS)?;
     let runtime = tokio::runtime::Runtime::new()?;
     let mut table = format!(

@@ -10,8 +10,7 @@ use std::{
 };
 
 use outrider_models::{ElementType, RandomWeights};
-
-use crate::gguf_writer::{self, Metadata, Tensor};
+use outrider_testing::gguf::{Gguf, Tensor};
 
 /// Tokens of every model's context.
 pub const CONTEXT: u32 = 2048;
@@ -156,7 +155,7 @@ impl Shape {
     pub fn write(&self, storage: Storage, folder: &Path) -> io::Result<PathBuf> {
         let path = folder.join(format!("{}-{}.gguf", self.name, storage.name()));
         let (metadata, tensors) = (self.metadata(), self.tensors(storage));
-        let size = gguf_writer::file_size(&metadata, &tensors);
+        let size = metadata.streamed_bytes(&tensors);
         if fs::metadata(&path).is_ok_and(|found| found.len() == size) {
             return Ok(path);
         }
@@ -189,7 +188,7 @@ impl Shape {
 
     /// Bytes of the file.
     pub fn file_bytes(&self, storage: Storage) -> u64 {
-        gguf_writer::file_size(&self.metadata(), &self.tensors(storage))
+        self.metadata().streamed_bytes(&self.tensors(storage))
     }
 
     /// Every tensor, under GGUF's names.
@@ -238,15 +237,15 @@ impl Shape {
         tensors
     }
 
-    fn metadata(&self) -> Metadata {
+    fn metadata(&self) -> Gguf {
         let mut metadata = self.settings(CONTEXT);
         self.add_tokenizer(&mut metadata);
         metadata
     }
 
     /// All that a file says of a model with so long a context but its tokenizer.
-    pub fn settings(&self, context: u32) -> Metadata {
-        let mut metadata = Metadata::default();
+    pub fn settings(&self, context: u32) -> Gguf {
+        let mut metadata = Gguf::default();
         let architecture = self.architecture.name();
         metadata.text("general.architecture", architecture);
         metadata.text("general.name", self.name);
@@ -262,22 +261,22 @@ impl Shape {
             ("attention.value_length", self.head_dim),
             ("vocab_size", self.vocabulary),
         ] {
-            metadata.unsigned(&format!("{architecture}.{key}"), value as u32);
+            metadata.u32(&format!("{architecture}.{key}"), value as u32);
         }
         let (theta, epsilon) = match self.architecture {
             Architecture::Llama => (10_000.0, 1e-5),
             Architecture::Qwen2 | Architecture::Gemma3 => (1_000_000.0, 1e-6),
         };
-        metadata.float(&format!("{architecture}.rope.freq_base"), theta);
-        metadata.float(&format!("{architecture}.attention.layer_norm_rms_epsilon"), epsilon);
+        metadata.f32(&format!("{architecture}.rope.freq_base"), theta);
+        metadata.f32(&format!("{architecture}.attention.layer_norm_rms_epsilon"), epsilon);
         if self.architecture == Architecture::Gemma3 {
-            metadata.unsigned("gemma3.attention.sliding_window", 512);
+            metadata.u32("gemma3.attention.sliding_window", 512);
         }
         metadata
     }
 
     /// A SentencePiece vocabulary of the right size: special tokens, all bytes, made-up words.
-    fn add_tokenizer(&self, metadata: &mut Metadata) {
+    fn add_tokenizer(&self, metadata: &mut Gguf) {
         let mut tokens: Vec<String> = SPECIAL_TOKENS.map(str::to_owned).to_vec();
         tokens.extend((0..=u8::MAX).map(|byte| format!("<0x{byte:02X}>")));
         let words = tokens.len() as u64;
@@ -296,7 +295,7 @@ impl Shape {
         metadata.floats("tokenizer.ggml.scores", &scores);
         metadata.integers("tokenizer.ggml.token_type", &kinds);
         for (key, id) in [("unknown", 0), ("bos", 1), ("eos", 2)] {
-            metadata.unsigned(&format!("tokenizer.ggml.{key}_token_id"), id);
+            metadata.u32(&format!("tokenizer.ggml.{key}_token_id"), id);
         }
     }
 }
@@ -312,8 +311,8 @@ fn word(mut number: u64) -> String {
 }
 
 /// Writes a file whose matrices are drawn by `seed`.
-pub fn write<W: Write>(out: &mut W, metadata: &Metadata, tensors: &[Tensor], mut seed: u64) -> io::Result<()> {
-    gguf_writer::write(out, metadata, tensors, |tensor, out| {
+pub fn write<W: Write>(out: &mut W, metadata: &Gguf, tensors: &[Tensor], mut seed: u64) -> io::Result<()> {
+    metadata.stream(out, tensors, |tensor, out| {
         seed += 1;
         fill(seed, tensor, out)
     })

@@ -1,9 +1,10 @@
 //! The foundations of the benchmarks: files with random weights are models, passes are the same for every engine, and
 //! medians are medians.
 
-use std::{cell::Cell, fs, path::PathBuf};
+use std::{cell::Cell, fs};
 
-use outrider_models::{Chunk, ElementType, Model, RandomWeights};
+use outrider_models::{ElementType, Model, RandomWeights};
+use outrider_testing::{folder::Folder, logits::on_cpu};
 
 use crate::{
     passes::{self, Engine, Failure, Pass},
@@ -31,7 +32,7 @@ const SMALL: Shape = Shape {
 
 #[test]
 fn logits_of_random_weights_are_as_wide_as_a_trained_models() {
-    let folder = folder("logits");
+    let folder = Folder::empty();
     for format in formats() {
         let tied = Shape { tied: true, name: "small-tied", ..SMALL };
         let qwen = Shape { architecture: Architecture::Qwen2, name: "small-qwen", ..SMALL };
@@ -39,12 +40,7 @@ fn logits_of_random_weights_are_as_wide_as_a_trained_models() {
         for shape in [SMALL, tied, qwen, gemma] {
             let path = shape.write(format, &folder).unwrap();
             let model = Model::open(&path).unwrap_or_else(|error| panic!("{}: {error}", format.name()));
-            let mut cache = model.new_cache();
-            let tokens = [1, 300, 399, 7];
-            let chunk = Chunk { cache: &mut cache, tokens: &tokens, positions: &[0, 1, 2, 3] };
-            let logits = model.forward(&mut [chunk]).unwrap().remove(0);
-            for row in 0..tokens.len() {
-                let row = logits.row(row);
+            for row in on_cpu(&model, &[1, 300, 399, 7], 4) {
                 let mean = row.iter().sum::<f32>() / row.len() as f32;
                 let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f32>() / row.len() as f32;
                 // Elements of 0.5 / √inputs against a row of size 1.
@@ -54,12 +50,11 @@ fn logits_of_random_weights_are_as_wide_as_a_trained_models() {
             }
         }
     }
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn a_file_is_as_long_as_was_said_and_written_once() {
-    let folder = folder("size");
+    let folder = Folder::empty();
     let path = SMALL.write(Storage::All(ElementType::Q4_0), &folder).unwrap();
     let (first, written) = (fs::read(&path).unwrap(), fs::metadata(&path).unwrap().modified().unwrap());
     assert_eq!(first.len() as u64, SMALL.file_bytes(Storage::All(ElementType::Q4_0)));
@@ -69,7 +64,6 @@ fn a_file_is_as_long_as_was_said_and_written_once() {
     fs::write(&path, &first[..first.len() - 1]).unwrap();
     SMALL.write(Storage::All(ElementType::Q4_0), &folder).unwrap();
     assert_eq!(fs::read(&path).unwrap(), first);
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
@@ -166,8 +160,4 @@ fn medians_and_ranges() {
     let rate = odd.rate(4.0);
     assert_eq!((rate.median, rate.lowest, rate.highest), (2.0, 0.8, 4.0));
     assert_eq!(odd.to_string(), "2.00 [1.00–5.00]");
-}
-
-fn folder(name: &str) -> PathBuf {
-    std::env::temp_dir().join(format!("outrider-bench-models-{name}-{}", std::process::id()))
 }

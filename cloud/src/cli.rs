@@ -15,14 +15,29 @@ mod explain;
 mod generate;
 mod log;
 mod output;
+#[cfg(feature = "papers")]
 mod reproduce;
 mod rules;
 mod serve;
+#[cfg(feature = "papers")]
 mod theory;
+#[cfg(feature = "papers")]
 mod train_gate;
 
 use log::LogFormat;
 use tracing_subscriber::filter::LevelFilter;
+
+/// Examples of the commands for researchers.
+const RESEARCH: &str = if cfg!(feature = "papers") {
+    concat!(
+        "  outrider generate --local --explain \"Once\"       what the papers' formulas predict, beside what was measured\n",
+        "  outrider theory                                  the papers' tables, from their closed forms\n",
+        "  outrider reproduce                               the papers' tables and figures, by experiments\n",
+        "  outrider train-gate --out gate.safetensors       train what lets tokens pass unverified\n",
+    )
+} else {
+    ""
+};
 
 /// Draft text with a small model at the edge, verify it with a large one on a server.
 ///
@@ -32,21 +47,17 @@ use tracing_subscriber::filter::LevelFilter;
 #[derive(Debug, Parser)]
 #[command(
     version,
-    after_help = "\
+    after_help = format!("\
 Try it:
   outrider serve                                   the server, on http://127.0.0.1:8787
   outrider generate \"Once upon a time\"             a native edge that drafts for it
   outrider generate --local \"Once upon a time\"     both ends in this process
   outrider generate --local --cloud-only \"Once\"    the large model alone, for comparison
-  outrider generate --local --explain \"Once\"       what the papers' formulas predict, beside what was measured
   outrider check --draft A.gguf --target B.gguf    whether two models make a pair, and what it gains
   outrider rules                                   the acceptance rules, gates and stop rules
-  outrider theory                                  the papers' tables, from their closed forms
-  outrider reproduce                               the papers' tables and figures, by experiments
-  outrider train-gate --out gate.safetensors       train what lets tokens pass unverified
   outrider bench verify                            what a verify pass costs here, beside reading the weights
-
-Without --draft, --target and --tokenizer the small pair in the binary is used."
+{RESEARCH}
+Without --draft, --target and --tokenizer the small pair in the binary is used.")
 )]
 struct Cli {
     #[command(subcommand)]
@@ -59,8 +70,11 @@ enum Command {
     Generate(Box<generate::Generate>),
     Check(check::Check),
     Rules(rules::Rules),
+    #[cfg(feature = "papers")]
     Theory(theory::Theory),
+    #[cfg(feature = "papers")]
     Reproduce(reproduce::Reproduce),
+    #[cfg(feature = "papers")]
     TrainGate(train_gate::TrainGate),
     Bench(bench::Bench),
 }
@@ -90,8 +104,11 @@ pub fn main() -> ExitCode {
                 Command::Generate(generate) => generate.run().await,
                 Command::Check(check) => check.run().await,
                 Command::Rules(rules) => rules.run(),
+                #[cfg(feature = "papers")]
                 Command::Theory(theory) => theory.run(),
+                #[cfg(feature = "papers")]
                 Command::Reproduce(reproduce) => reproduce.run().await,
+                #[cfg(feature = "papers")]
                 Command::TrainGate(train_gate) => train_gate.run().await,
                 Command::Bench(bench) => bench.run().await,
             }

@@ -11,7 +11,7 @@ use futures_util::{Sink, SinkExt, Stream, StreamExt, future};
 use outrider_codec::frame::ErrorFrame;
 use outrider_models::{Chunk, KvCache, Model, ModelError, Scratch};
 use outrider_speculation::{
-    Forward, TopK,
+    Forward,
     session::{
         cloud::TargetInfo,
         driver::{DraftModel, DraftRow, DriveError, Driver, Notice, Platform, Socket},
@@ -271,7 +271,7 @@ struct CachedDraft<'a> {
 impl DraftModel for CachedDraft<'_> {
     type Error = ModelError;
 
-    async fn forward(&mut self, forward: &Forward, _: Option<TopK>) -> Result<Vec<DraftRow<'_>>, ModelError> {
+    async fn forward(&mut self, forward: &Forward) -> Result<Vec<DraftRow<'_>>, ModelError> {
         let reused = forward.reusable(&self.held);
         let (keep, tokens) = (forward.keep + reused, &forward.tokens[reused..]);
         self.cache.truncate(keep);

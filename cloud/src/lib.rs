@@ -13,16 +13,16 @@
 //! | [`app`] | the axum routes: page, draft model, WebSocket, probes; who may use them, and how much |
 //! | [`openai`] | the target alone, as OpenAI's API |
 //! | [`edge`] | drafts natively and speaks to a server, or to a session in the same process |
-//! | [`reproduce`] | the papers' tables and figures, by experiments |
-//! | [`random_models`] | models of real shapes, to time passes of |
-//! | [`training`] | trains the heads that score a draft's hidden state |
-//! | [`cli`] | the `outrider` command: `serve`, `generate`, `check`, `theory`, `reproduce`, `train-gate`, `bench` |
+//! | `both_ends` | sessions in this process for the experiments of `outrider-papers`, with the feature `papers` |
+//! | [`cli`] | the `outrider` command: `serve`, `generate`, `check`, `bench`, and those of researchers |
 //!
 //! A round on the server: [`app`] turns WebSocket messages into bytes, [`session`] gives them to the state machine of
 //! `outrider-speculation`, takes the pass it asks for to the [`target`], where it waits for the passes of other
 //! sessions to share one run of the target, and sends what the state machine makes of the judgement.
 
 pub mod app;
+#[cfg(feature = "papers")]
+pub mod both_ends;
 pub mod chat;
 pub mod cli;
 pub mod edge;
@@ -34,11 +34,8 @@ pub mod metrics;
 pub mod openai;
 pub mod pair;
 mod places;
-pub mod random_models;
-pub mod reproduce;
 mod rotation;
 pub mod session;
 pub mod sessions;
 pub mod target;
-pub mod training;
 pub mod wire;

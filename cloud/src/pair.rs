@@ -14,7 +14,7 @@ use outrider_models::{
     gguf_part_names,
 };
 use outrider_speculation::{
-    policy::heads::{Head, HeadError, Heads},
+    draft::heads::{Head, HeadError, Heads},
     session::{cloud::TargetInfo, edge::DraftInfo},
 };
 

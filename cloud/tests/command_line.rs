@@ -1,14 +1,14 @@
 //! The `outrider` command as its users run it: what it prints, and how it fails.
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
-#[expect(dead_code, reason = "other tests stop servers and start them again")]
+#[expect(dead_code, reason = "other tests use the rest")]
 mod process;
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{fs, path::PathBuf};
 
 use outrider_codec::{choice::Choice, scheme::SchemeName};
 use outrider_speculation::judge::rules::Rule;
-use process::{complaint, outrider, stdout};
+use process::{command, complaint, outrider, stdout};
 use serde_json::Value;
 
 const PROMPT: &str = "Once upon a time";
@@ -32,10 +32,6 @@ fn help_teaches_every_command() {
     for option in ["--draft", "--target", "--text", "--round-trips", "--draft-ms", "--json"] {
         assert!(help.contains(option), "{option} in {help}");
     }
-    let help = stdout(&outrider(&["theory", "--help"]));
-    for symbol in ["--json", "alpha ", "gamma ", "S_inf ", "AS2 ", "T_comm ", "eta_TP ", "E[N] "] {
-        assert!(help.contains(symbol), "{symbol} in {help}");
-    }
 }
 
 #[test]
@@ -49,6 +45,7 @@ fn an_engine_as_the_target_needs_its_tokenizer_and_a_server() {
     }
 }
 
+#[cfg(feature = "papers")]
 #[test]
 fn a_gate_is_trained_again_to_the_same_bytes() {
     let file = scratch("gate.safetensors", b"");
@@ -76,6 +73,7 @@ fn a_gate_is_trained_again_to_the_same_bytes() {
 }
 
 /// One item of each kind, what is there already, and what is not.
+#[cfg(feature = "papers")]
 #[test]
 fn reproduce_gives_an_item_once() {
     let list = stdout(&outrider(&["reproduce"]));
@@ -106,7 +104,17 @@ fn reproduce_gives_an_item_once() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
+#[cfg(feature = "papers")]
+#[test]
+fn theory_names_its_symbols() {
+    let help = stdout(&outrider(&["theory", "--help"]));
+    for symbol in ["--json", "alpha ", "gamma ", "S_inf ", "AS2 ", "T_comm ", "eta_TP ", "E[N] "] {
+        assert!(help.contains(symbol), "{symbol} in {help}");
+    }
+}
+
 /// The digits that the papers print. Of the stars of Table I, (0.4, 0.4) has none in the paper: see `theory::tk_slt`.
+#[cfg(feature = "papers")]
 #[test]
 fn theory_prints_the_papers_tables() {
     let printed = stdout(&outrider(&["theory"]));
@@ -152,6 +160,7 @@ fn theory_prints_the_papers_tables() {
     );
 }
 
+#[cfg(feature = "papers")]
 #[test]
 fn theory_prints_json_of_the_same_cells() {
     let tables: Value = serde_json::from_str(&stdout(&outrider(&["theory", "--json"]))).unwrap();
@@ -224,6 +233,7 @@ fn every_rule_on_the_list_can_be_chosen() {
 }
 
 /// Five standard deviations: by chance this fails once in more than a million seeds, and the seed stays the same.
+#[cfg(feature = "papers")]
 #[test]
 fn what_is_explained_agrees_with_what_is_measured() {
     for (rule, scheme) in
@@ -265,6 +275,7 @@ fn what_is_explained_agrees_with_what_is_measured() {
     }
 }
 
+#[cfg(feature = "papers")]
 #[test]
 fn explained_runs_have_a_table_and_departures_a_line() {
     let run = |options: &[&str]| {
@@ -375,12 +386,8 @@ fn a_setting_is_what_the_flag_says_or_else_the_environment_the_file_the_default(
     let file = scratch("order.toml", b"max-sessions = 7\nidle-timeout = 70\nevidence = \"never\"\n");
     let file = file.to_str().unwrap();
     let shown = |flags: &[&str], variables: &[(&str, &str)]| -> Vec<String> {
-        let output = Command::new(env!("CARGO_BIN_EXE_outrider"))
-            .args(["serve", "--print-config"])
-            .args(flags)
-            .envs(variables.iter().copied())
-            .output()
-            .unwrap();
+        let output =
+            command().args(["serve", "--print-config"]).args(flags).envs(variables.iter().copied()).output().unwrap();
         let lines = stdout(&output);
         let of =
             |key: &str| lines.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = ")).unwrap().to_owned();
@@ -393,7 +400,7 @@ fn a_setting_is_what_the_flag_says_or_else_the_environment_the_file_the_default(
     assert_eq!(shown(&[], &variables), ["8", "80", "\"never\"", "16"]);
     assert_eq!(shown(&["--max-sessions", "9"], &variables), ["9", "80", "\"never\"", "16"]);
     let lists = [("OUTRIDER_ALLOW_ORIGIN", "https://a.example,http://b.example:8")];
-    let output = Command::new(env!("CARGO_BIN_EXE_outrider")).args(["serve", "--print-config"]).envs(lists).output();
+    let output = command().args(["serve", "--print-config"]).envs(lists).output();
     let expected = "allow-origin = [\"https://a.example\", \"http://b.example:8\"]";
     assert!(stdout(&output.unwrap()).contains(expected));
 }
@@ -425,9 +432,8 @@ fn settings_that_cannot_be_get_a_sentence() {
         let line = complaint(&["generate", "--local", "--chat", "--tools", tools.to_str().unwrap(), PROMPT]);
         assert!(line.contains(part), "{line}");
     }
-    for command in [&["serve"][..], &["generate", "--local", PROMPT]] {
-        let output =
-            Command::new(env!("CARGO_BIN_EXE_outrider")).args(command).env("OUTRIDER_ISA", "sse9").output().unwrap();
+    for arguments in [&["serve"][..], &["generate", "--local", PROMPT]] {
+        let output = command().args(arguments).env("OUTRIDER_ISA", "sse9").output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && text.contains("\"sse9\"") && text.contains("portable"), "{text}");
     }

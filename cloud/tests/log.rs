@@ -9,12 +9,12 @@ use std::{
     fs::File,
     io::{self, Read, Write},
     net::TcpStream,
-    process::{Command, Stdio},
+    process::Stdio,
     thread,
     time::Duration,
 };
 
-use process::Server;
+use outrider_testing::process::Server;
 
 /// Lines that the flood causes; the queue holds 4,096.
 const LINES: usize = 6000;
@@ -29,8 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 fn server(log: impl Into<Stdio>) -> Server {
     let arguments = ["serve", "--listen", "127.0.0.1:0", "--trusted-proxy", "127.0.0.0/8"];
-    let mut command = Command::new(env!("CARGO_BIN_EXE_outrider"));
-    Server::of(command.args(arguments).env("RUST_LOG", "debug").stderr(log))
+    Server::start(process::command().args(arguments).env("RUST_LOG", "debug").stderr(log)).unwrap()
 }
 
 /// Sends requests and returns the answers. The last request ends the connection.

@@ -1,16 +1,12 @@
 //! Models that users name on the command line: what is read, and what is refused in which words.
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
-#[expect(dead_code, reason = "other tests stop servers and start them again")]
 mod process;
-
-#[path = "../../tests/src/padded.rs"]
-mod padded;
 
 use std::{fs, path::PathBuf};
 
-use padded::padded;
-use process::{Server, complaint, outrider, stdout};
+use outrider_testing::padded::padded;
+use process::{complaint, outrider, start, stdout};
 use serde_json::Value;
 
 const DRAFT: &[u8] = include_bytes!("../../pair/draft/draft-q8_0.gguf");
@@ -102,7 +98,7 @@ fn a_padded_pair_writes_the_text_of_the_pair() {
     let expected = ids(&["--local"], plain);
     assert_eq!(ids(&["--local"], padded), expected);
     let [draft, target] = padded.map(|path| path.to_str().unwrap());
-    let server = Server::start(&["--draft", draft, "--target", target]);
+    let server = start(&["--draft", draft, "--target", target]);
     assert_eq!(ids(&["--server", &server.url], padded), expected);
     assert_eq!(ids(&["--server", &server.url], plain), expected, "who connects may have other rows");
 }
@@ -118,7 +114,7 @@ fn an_edge_drafts_with_its_own_file() {
         let run = outrider(&[&arguments[..], more, &[PROMPT]].concat());
         serde_json::from_str::<Value>(&stdout(&run)).unwrap()["tokenIds"].clone()
     };
-    let server = Server::start(&["--draft", draft, "--target", target]);
+    let server = start(&["--draft", draft, "--target", target]);
     assert_eq!(ids(&["--server", &server.url]), ids(&["--local", "--target", target]));
     let serve = |what: &str, path: &str| complaint(&["serve", "--listen", "127.0.0.1:0", what, path]);
     let line = serve("--target", target);

@@ -30,7 +30,8 @@ use outrider_codec::{
     scheme::{Code, SchemeParameters},
 };
 use outrider_speculation::session::edge::{Mode, Settings, Speculation};
-use process::{Server, complaint, outrider, stdout};
+use outrider_testing::process::Server;
+use process::{complaint, outrider, start, start_at, stdout};
 use serde_json::Value;
 use tokio::time;
 use tokio_tungstenite::tungstenite::{self, Message};
@@ -56,7 +57,7 @@ fn target(address: &str) -> [String; 4] {
 }
 
 fn server(engine: &MockEngine) -> Server {
-    Server::start(&target(&engine.address).each_ref().map(String::as_str))
+    start(&target(&engine.address).each_ref().map(String::as_str))
 }
 
 /// The greedy text that `outrider generate` prints as ids.
@@ -76,7 +77,7 @@ async fn a_users_guesses_reach_the_engines_workers() {
     let guesses = Some(proposer.store.clone());
     engine.stream(Streaming { step: Duration::from_millis(4), guesses, ..Streaming::default() });
     let target = format!("vllm:{}", engine.address);
-    let server = Server::start(&["--target", &target, "--tokenizer", TOKENIZER, "--guesses-to", &proposer.address]);
+    let server = start(&["--target", &target, "--tokenizer", TOKENIZER, "--guesses-to", &proposer.address]);
     for options in [&[][..], &["--scheme", "ahead"], &["--cloud-only"], &["--scheme", "k-sqs"]] {
         assert_eq!(greedy(&[&["--server", &server.url], options].concat()), own, "{options:?}");
     }
@@ -109,7 +110,7 @@ async fn an_operator_reads_why_an_engine_cannot_be_the_target() {
     // It is as the sentence says.
     let flags = target(&engine.address);
     let flags = flags.iter().map(String::as_str).chain(["--target-logprobs", "0"]);
-    let server = Server::start(&flags.collect::<Vec<_>>());
+    let server = start(&flags.collect::<Vec<_>>());
     assert_eq!(greedy(&["--server", &server.url]), greedy(&["--local", "--cloud-only"]));
 }
 
@@ -216,7 +217,7 @@ async fn a_client_goes_on_at_the_server_that_comes_after() {
         first.terminate();
         let status = first.ended_within(Duration::from_secs(5)).expect("it ends");
         assert!(status.success());
-        Server::start_at(&first.address.clone(), &flags.each_ref().map(String::as_str))
+        start_at(&first.address.clone(), &flags.each_ref().map(String::as_str))
     });
     // Slow enough to be stopped in the middle.
     engine.feel(Mood::Dawdles(Duration::from_millis(50)));

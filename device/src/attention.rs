@@ -1,20 +1,19 @@
 //! Attention of all sessions' queries at once.
 //!
-//! Sessions differ in length and in how many rows they bring. Those alike, whose lengths and numbers of rows agree up
-//! to the next power of two, form a group: their keys and values are gathered from the pool into one padded batch, and
-//! a mask hides what is padding or not yet written at a query's position. The number of kernels grows with the number
-//! of *groups*, of which there are as many as there are powers of two in use, never with the number of sessions;
-//! padding at most doubles each side.
+//! Sessions differ in length and in number of rows. Sessions whose lengths and numbers of rows agree up to the next
+//! power of two form a group. Their keys and values are gathered from the pool into one padded batch, and a mask hides
+//! padding and keys after a query's position. The number of kernels grows with the number of *groups*, which is bounded
+//! by the powers of two in use, and not with the number of sessions. Padding at most doubles each side.
 //!
-//! With S sessions in a group, Q queries and K keys each, H key-value heads, G queries' heads to each of those, and d
-//! elements a head:
+//! With S sessions in a group, Q queries and K keys per session, H key-value heads, G query heads per key-value head,
+//! and d elements per head:
 //!
 //! ```text
 //! queries  [S·H, G·Q, d]   keys [S·H, K, d]   scores [S·H, G·Q, K]   values [S·H, K, d]   context [S·H, G·Q, d]
 //! ```
 //!
-//! Queries, keys and values lie as rows of d elements everywhere, so that a single gather of rows makes the first, and
-//! another the keys and values together.
+//! Queries, keys and values are stored as rows of d elements. One gather of rows selects the queries, another the keys
+//! and values together.
 
 use std::collections::BTreeMap;
 
@@ -24,26 +23,26 @@ use outrider_models::{ModelConfig, PAGE_TOKENS};
 
 use crate::cache::{self, DeviceCache};
 
-/// Rows of one session that attend to its keys.
+/// Query rows of one session.
 pub(crate) struct Span<'c> {
     pub(crate) cache: &'c DeviceCache,
-    /// Of each row, how many tokens it sees, itself included.
+    /// Number of tokens that each row sees, itself included.
     pub(crate) visible: Vec<usize>,
 }
 
-/// What scores go through.
+/// Transformations of attention scores.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scores {
-    /// Products of queries and keys are multiplied by it.
+    /// Factor of the products of queries and keys.
     pub(crate) scale: f32,
-    /// c of c·tanh(s/c).
+    /// Soft cap c of scores, c·tanh(s/c).
     pub(crate) softcap: Option<f32>,
 }
 
-/// Which rows attend to what; one for all layers of a forward pass.
+/// Assignment of rows to keys, shared by all layers of a forward pass.
 pub(crate) struct Layout {
     groups: Vec<Group>,
-    /// Where each row's heads are among the groups' contexts, `[rows × heads]`.
+    /// Position of each row's heads in the groups' contexts, `[rows × heads]`.
     restore: Tensor,
     head_dim: usize,
 }
@@ -54,18 +53,18 @@ struct Group {
     keys: usize,
     kv_heads: usize,
     heads: usize,
-    /// Rows of the queries, `[sessions × heads × queries]`.
+    /// Indices of query rows, `[sessions × heads × queries]`.
     query_rows: Tensor,
-    /// Rows of the pool, `[2 × sessions × kv_heads × keys]`: keys, then values.
+    /// Indices of pool rows, `[2 × sessions × kv_heads × keys]`: keys, then values.
     pool_rows: Tensor,
-    /// 0 where a query sees a key, −∞ where not: `[sessions, 1, queries, keys]`.
+    /// Mask added to scores, `[sessions, 1, queries, keys]`: 0 for visible keys, −∞ for others.
     mask: Tensor,
-    /// The same in layers with a window.
+    /// Mask of layers with a window, of the same shape.
     local_mask: Option<Tensor>,
 }
 
 impl Layout {
-    /// `spans` are of the rows in order.
+    /// Creates the layout of a pass. `spans` are in the order of the rows.
     pub(crate) fn new(spans: &[Span<'_>], config: &ModelConfig, device: &Device) -> Result<Self> {
         let mut first_row = 0;
         let mut alike: BTreeMap<(usize, usize), Vec<(usize, &Span<'_>)>> = BTreeMap::new();
@@ -95,8 +94,8 @@ impl Layout {
         Ok(Self { groups, restore, head_dim: config.head_dim })
     }
 
-    /// softmax(scale · queries · keysᵀ) · values: `[rows × heads, d]` to the same, in f32. `pool` is a layer's, and
-    /// `is_local` whether it has the window.
+    /// Computes softmax(scale · queries · keysᵀ) · values for `queries` of shape `[rows × heads, d]`. The result has
+    /// the same shape, in f32. `pool` is that of the layer, and `is_local` is true if the layer has the window.
     pub(crate) fn attend(&self, queries: &Tensor, pool: &Tensor, scores: Scores, is_local: bool) -> Result<Tensor> {
         let queries = (queries * f64::from(scores.scale))?.to_dtype(pool.dtype())?;
         let pool = pool.reshape((pool.elem_count() / self.head_dim, self.head_dim))?;
@@ -126,7 +125,7 @@ impl Group {
         let hidden = |is_hidden: bool| if is_hidden { f32::NEG_INFINITY } else { 0.0 };
         for (first_row, span) in spans {
             let count = span.visible.len();
-            // What pads is the session's own, so that nobody's numbers reach another.
+            // Padding is from the same session, so sessions never affect each other's values.
             let padded = |query: usize| query.min(count - 1);
             for head in 0..heads {
                 query_rows.extend((0..queries).map(|query| ((first_row + padded(query)) * heads + head) as u32));
@@ -164,7 +163,7 @@ impl Group {
         })
     }
 
-    /// `[sessions × heads × queries, d]` in f32.
+    /// Computes the contexts of the group, `[sessions × heads × queries, d]` in f32.
     fn attend(&self, queries: &Tensor, pool: &Tensor, softcap: Option<f32>, is_local: bool) -> Result<Tensor> {
         let Self { sessions, heads, kv_heads, .. } = *self;
         let (batch, grouped) = (sessions * kv_heads, heads / kv_heads * self.queries);
@@ -182,7 +181,7 @@ impl Group {
     }
 }
 
-/// cap · tanh(x / cap)
+/// Computes the soft cap, cap · tanh(x / cap).
 pub(crate) fn soft_cap(x: &Tensor, cap: f32) -> Result<Tensor> {
     (x * (1.0 / f64::from(cap)))?.tanh()? * f64::from(cap)
 }

@@ -1,8 +1,8 @@
-//! The memory of all sessions' KV caches: one pool a layer, of pages that sessions take and give back.
+//! Memory of all sessions' KV caches: one pool per layer, divided into pages that sessions allocate and free.
 //!
-//! A page has room for [`PAGE_TOKENS`] tokens in every layer. A session's cache is a list of pages, so that it grows
-//! without being moved, rolls back in constant time, and lies where a gather finds it: token `i` of a session is in
-//! slot `pages[i / PAGE_TOKENS] × PAGE_TOKENS + i % PAGE_TOKENS` of the pool.
+//! A page has space for [`PAGE_TOKENS`] tokens in every layer. A session's cache is a list of pages, so it grows
+//! without being moved and rolls back in constant time. Token `i` of a session is in slot `pages[i / PAGE_TOKENS] ×
+//! PAGE_TOKENS + i % PAGE_TOKENS` of the pool.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,59 +11,59 @@ use outrider_models::{KvCache, ModelConfig, PAGE_TOKENS, PageSource};
 
 use crate::error::DeviceError;
 
-/// The memory of all sessions' KV caches.
+/// Memory of all sessions' KV caches.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    /// Of each layer: a token's keys and behind them its values, `[slots, 2 × kv_heads × head_dim]`.
+    /// Keys and values of each layer, `[slots, 2 × kv_heads × head_dim]`; a token's values follow its keys.
     pub(crate) layers: Vec<Tensor>,
     pub(crate) pages: DevicePages,
 }
 
-/// The pages of a device's pool.
+/// Allocator for pages of a device's pool.
 #[derive(Debug, Clone)]
 pub struct DevicePages {
     free: Arc<Mutex<Vec<u32>>>,
     page_bytes: usize,
 }
 
-/// A page that a session has. Goes back to the pool when dropped.
+/// Page owned by a session. Returns to the pool when dropped.
 #[derive(Debug)]
 pub struct DevicePage {
     number: u32,
     of: DevicePages,
 }
 
-/// The KV cache of one session on a device.
+/// KV cache of one session on a device.
 pub type DeviceCache = KvCache<DevicePages>;
 
-/// How many pages a pool has, and what they are.
+/// Size of a pool and of its pages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PoolSize {
     count: usize,
     page_bytes: usize,
-    /// Elements of a token's keys and values in a layer.
+    /// Number of elements in a token's keys and values in one layer.
     width: usize,
     dtype: DType,
 }
 
 impl PoolSize {
-    /// As many as `bytes` have room for.
+    /// Largest pool that fits into `bytes`.
     pub(crate) fn within(bytes: usize, config: &ModelConfig, dtype: DType) -> Self {
         let width = 2 * config.kv_heads * config.head_dim;
         let page_bytes = config.layers * width * dtype.size_in_bytes() * PAGE_TOKENS;
-        // candle's kernels number a layer's elements in 32 bits.
+        // candle's kernels index a layer's elements with 32 bits.
         let most = u32::MAX as usize / (PAGE_TOKENS * width);
         Self { count: (bytes / page_bytes).min(most), page_bytes, width, dtype }
     }
 
-    /// What they take together.
+    /// Size of all pages in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.count * self.page_bytes
     }
 }
 
 impl Pool {
-    /// A pool of this size.
+    /// Allocates a pool of this size.
     pub(crate) fn new(layers: usize, size: PoolSize, device: &Device) -> Result<Self, DeviceError> {
         let PoolSize { count, page_bytes, width, dtype } = size;
         let slots = (count * PAGE_TOKENS).max(1);
@@ -78,7 +78,7 @@ impl Pool {
 
 impl DevicePages {
     fn free(&self) -> MutexGuard<'_, Vec<u32>> {
-        // The list is whole between any two operations on it.
+        // Every operation leaves the list consistent, so poisoning is harmless.
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -113,7 +113,7 @@ impl Drop for DevicePage {
     }
 }
 
-/// The slot of a session's `index`-th token, for which there is a page.
+/// Slot of a session's token at `index`, which must have a page.
 pub(crate) fn slot(cache: &DeviceCache, index: usize) -> usize {
     cache.pages()[index / PAGE_TOKENS].number as usize * PAGE_TOKENS + index % PAGE_TOKENS
 }
@@ -124,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    /// Holds `tokens` more, whatever they are.
+    /// Appends `tokens` arbitrary tokens.
     fn grow(config: &ModelConfig, pool: &Pool, cache: &mut DeviceCache, tokens: usize) -> Result<(), DeviceError> {
         let chunk = Chunk { cache, tokens: &vec![0; tokens], positions: &[] };
         feed(config, &pool.pages, &mut [chunk], |_| Ok(()))

@@ -1,91 +1,91 @@
-//! What can go wrong on a device.
+//! Errors of models on a device.
 
 use bytesize::ByteSize;
 use outrider_models::{ElementType, LoadError, ModelError};
 
 use crate::plan::{Advice, Memory, Plan};
 
-/// Why a device gave nothing.
+/// Errors of models on a device.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
-    /// The program was built without it.
+    /// The program was built without the feature `cuda`.
     #[error(
         "this program was built without CUDA: build it with --features cuda (docs/cuda.md says how), or take --device cpu"
     )]
     NotBuilt,
-    /// There is no such GPU.
+    /// The requested GPU does not exist.
     #[error("there is no cuda:{index}: this machine has {count} GPUs that CUDA can use, from cuda:0")]
     Missing {
-        /// Which.
+        /// Index of the requested GPU.
         index: usize,
-        /// How many there are.
+        /// Number of GPUs that CUDA can use.
         count: usize,
     },
-    /// The driver does not answer, or not for this GPU.
+    /// The driver does not respond, or does not support this GPU.
     #[error("the GPU cuda:{index} cannot be used ({error}); nvidia-smi lists those there are")]
     Unavailable {
-        /// Which.
+        /// Index of the requested GPU.
         index: usize,
-        /// What the driver says.
+        /// Error message of the driver.
         error: String,
     },
-    /// The file gives no model.
+    /// The model file cannot be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// A batch that the model cannot be fed.
+    /// The batch is not valid for the model.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// The model and its caches are larger than the device's memory.
+    /// The model and its caches exceed the device's memory.
     #[error(
         "the model needs {plan} on the GPU, where {} of its {} are free: {advice}",
         ByteSize(memory.free as u64), ByteSize(memory.total as u64)
     )]
     TooLarge {
-        /// What it takes.
+        /// Memory that the model needs.
         plan: Plan,
-        /// What there is.
+        /// Memory of the device.
         memory: Memory,
-        /// What to do about it.
+        /// Suggested remedy for the user.
         advice: Advice,
     },
-    /// There are no kernels for weights of this type.
+    /// Weights of this type have no GPU kernels.
     #[error(
         "{what} is of type {element}, which has no kernels for GPUs: take a file of F16, BF16, Q8_0, Q4_0 or one of Q2_K to Q6_K, or --device cpu"
     )]
     Element {
-        /// Which weights.
+        /// Name of the weights.
         what: &'static str,
-        /// Their type.
+        /// Type of the weights.
         element: ElementType,
     },
-    /// A weight could not be brought to the device.
+    /// A weight could not be copied to the device.
     #[error("{what} of {needed} bytes cannot be brought to the device ({error}): it may have too little memory")]
     Weight {
-        /// Which.
+        /// Name of the failed weight.
         what: &'static str,
-        /// Its size in bytes.
+        /// Size of the weight in bytes.
         needed: usize,
-        /// What the device says.
+        /// Error message of the device.
         error: String,
     },
-    /// There is no room for the KV caches.
+    /// The KV cache pool does not fit into the device's memory.
     #[error("{tokens} tokens of KV cache do not fit beside the model ({error}): lower --kv-memory")]
     Pool {
-        /// Tokens that there was to be room for.
+        /// Capacity of the pool in tokens.
         tokens: usize,
-        /// What the device says.
+        /// Error message of the device.
         error: String,
     },
-    /// All pages of the KV cache are taken.
+    /// All pages of the KV cache are in use.
     #[error("{needed} more pages of the KV cache are needed, {free} are free: raise --kv-memory")]
     OutOfPages {
-        /// Pages that were asked for.
+        /// Number of pages requested.
         needed: usize,
-        /// Pages that there were.
+        /// Number of pages available.
         free: usize,
     },
-    /// The device failed.
+    /// A device operation failed.
     #[error("the device failed: {0}")]
     Device(#[from] candle_core::Error),
 }

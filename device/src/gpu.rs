@@ -1,13 +1,13 @@
-//! NVIDIA's GPUs: which there are, and how much memory is free.
+//! NVIDIA GPUs and their free memory.
 
 use candle_core::Device;
 
 use crate::{error::DeviceError, plan::Memory};
 
-/// A GPU by its number, from 0.
+/// Opens the GPU with an index, counted from 0.
 ///
 /// # Errors
-/// If there is none, or this build cannot use it.
+/// [`DeviceError::Missing`] if it does not exist, [`DeviceError::Unavailable`] if the driver fails.
 #[cfg(feature = "cuda")]
 pub fn cuda(index: usize) -> Result<Device, DeviceError> {
     let unavailable = |error: String| DeviceError::Unavailable { index, error };
@@ -22,16 +22,16 @@ pub fn cuda(index: usize) -> Result<Device, DeviceError> {
 #[cfg(feature = "cuda")]
 use candle_core::cuda_backend::cudarc::driver::CudaContext;
 
-/// This build has none.
+/// Reports that this build has no GPU support.
 ///
 /// # Errors
-/// Always.
+/// Always [`DeviceError::NotBuilt`].
 #[cfg(not(feature = "cuda"))]
 pub fn cuda(_index: usize) -> Result<Device, DeviceError> {
     Err(DeviceError::NotBuilt)
 }
 
-/// A GPU's memory; `None` of a processor, whose memory others plan.
+/// Memory of a GPU; `None` for the CPU, whose memory is planned elsewhere.
 #[cfg(feature = "cuda")]
 pub(crate) fn memory(device: &Device) -> Result<Option<Memory>, DeviceError> {
     let Ok(gpu) = device.as_cuda_device() else { return Ok(None) };
@@ -39,7 +39,7 @@ pub(crate) fn memory(device: &Device) -> Result<Option<Memory>, DeviceError> {
     Ok(Some(Memory { free, total }))
 }
 
-/// None: this build has no GPUs.
+/// Returns `None`, because this build has no GPU support.
 #[cfg(not(feature = "cuda"))]
 #[allow(clippy::unnecessary_wraps, reason = "a GPU's driver can fail")]
 pub(crate) fn memory(_device: &Device) -> Result<Option<Memory>, DeviceError> {

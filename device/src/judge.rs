@@ -1,14 +1,14 @@
-//! The judgements of a pass's rounds, made where their logits are.
+//! Judgement of a pass's rounds on the device that holds their logits.
 //!
-//! Of a row of logits l, temperature T and m = max l the weights are w(x) = e^((l(x) − m)/T), p(x) = w(x)/Z. Draft x at
-//! the i-th position is accepted if uᵢ·q̂(x) < p(x), with uᵢ the i-th of the round's random draws. Where q̂ was sent,
-//! or all drafts are accepted, the next draw makes the token that follows, in the order of
-//! [`outrider_speculation::judge::rules::Decision::replace`]: first the tokens outside of q̂'s support by id, with
-//! w(x), then the support by id, with max(0, w(x) − q̂(x)·Z); without a q̂, after the last draft, all tokens by id. So
-//! the same draw gives the same token as on a processor, but where rounding moves a border past it.
+//! For a row of logits l, temperature T and m = max l, the weights are w(x) = e^((l(x) − m)/T), and p(x) = w(x)/Z.
+//! Draft x at position i is accepted if uᵢ·q̂(x) < p(x), where uᵢ is the i-th random draw of the round. If q̂ was sent,
+//! or if all drafts are accepted, the next draw selects the following token in the order of
+//! [`outrider_speculation::judge::rules::Decision::replace`]: first the tokens outside q̂'s support by id, with weight
+//! w(x), then the support by id, with weight max(0, w(x) − q̂(x)·Z). Without q̂, after the last draft, all tokens are
+//! ordered by id. A draw therefore gives the same token as on the CPU, unless rounding moves a boundary past it.
 //!
-//! A round that takes more than that has no judgement here, nor one whose numbers are of no use (NaN, or nothing left
-//! of them): the CPU judges it by its rows, or says why it cannot.
+//! Rounds that need more than that, and rounds with unusable numbers (NaN, or no weight left), have no judgement here.
+//! The CPU judges them from their rows, or reports the error.
 
 use candle_core::{D, DType, Result, Tensor};
 use outrider_codec::{
@@ -19,32 +19,32 @@ use outrider_speculation::judge::{Judgement, Round, thinning};
 
 use crate::{error::DeviceError, model::BatchRows, search::Pieces};
 
-/// How a round can be judged here.
+/// Method of judging a round on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Plan {
-    /// By the largest logit of each row.
+    /// Compares drafts with the largest logit of each row.
     Greedy,
-    /// By p of the drafts, and a draw.
+    /// Compares p of the drafts with random draws.
     Sampled,
 }
 
-/// A round that is judged here.
+/// Round that is judged on the device.
 struct Judged<'r> {
     chunk: usize,
-    /// Its first row.
+    /// Index of its first row.
     row: usize,
     round: &'r Round,
 }
 
-/// What a token is drawn from.
+/// Random draw of a following token.
 struct Draw<'r> {
-    /// Which of the judged rounds it is for.
+    /// Index of the round among the judged ones.
     judged: usize,
     accepted: usize,
-    /// The row, among those that are judged.
+    /// Index of the row among the judged ones.
     row: usize,
     unit: f64,
-    /// What is taken off, where a draft was rejected.
+    /// Distribution q̂ to subtract, if a draft was rejected.
     dist: Option<&'r DraftDist>,
 }
 
@@ -65,13 +65,14 @@ impl Plan {
 }
 
 impl BatchRows {
-    /// Judges the rounds of a pass, one of each chunk; `None` where the CPU has to, by the chunk's [rows](Self::rows).
+    /// Judges the rounds of a pass, one per chunk. Returns `None` for rounds that the CPU must judge from the chunk's
+    /// [rows](Self::rows).
     ///
     /// # Errors
-    /// If the device fails.
+    /// [`DeviceError::Device`] if the device fails.
     ///
     /// # Panics
-    /// If there is not one round a chunk.
+    /// If the number of rounds differs from the number of chunks.
     pub fn judge(&self, rounds: &[Option<&Round>]) -> std::result::Result<Vec<Option<Judgement>>, DeviceError> {
         assert_eq!(self.ends.len(), rounds.len(), "a batch has one round a chunk");
         let mut judgements = vec![None; rounds.len()];
@@ -80,7 +81,7 @@ impl BatchRows {
         let (mut greedy, mut sampled) = (Vec::new(), Vec::new());
         for (chunk, round) in rounds.iter().enumerate() {
             let range = self.range(chunk);
-            // A chunk that ends no pass, or only reads, has fewer rows.
+            // Chunks that only prefill, or do not end a round, have fewer rows.
             let Some(round) = round.filter(|round| round.rows() == range.len()) else { continue };
             let judged = Judged { chunk, row: range.start, round };
             match Plan::of(round, vocab_size) {
@@ -94,7 +95,7 @@ impl BatchRows {
         Ok(judgements)
     }
 
-    /// By the largest logit of each row.
+    /// Judges rounds at temperature 0 by the largest logit of each row.
     fn judge_greedy(&self, logits: &Tensor, rounds: &[Judged<'_>], judgements: &mut [Option<Judgement>]) -> Result<()> {
         if rounds.is_empty() {
             return Ok(());
@@ -102,7 +103,7 @@ impl BatchRows {
         let wanted = rounds.iter().flat_map(|judged| self.range(judged.chunk)).map(|row| row as u32).collect();
         let logits = select(logits, wanted)?;
         let best = logits.argmax(D::Minus1)?.to_vec1::<u32>()?;
-        // A single NaN, or infinity, makes a sum that is no number.
+        // NaN or infinity in a row makes its sum not finite.
         let sums = logits.sum(1)?.to_vec1::<f32>()?;
         let mut first = 0;
         for &Judged { chunk, round, .. } in rounds {
@@ -115,7 +116,7 @@ impl BatchRows {
         Ok(())
     }
 
-    /// By p of the drafts, and a draw of the token that follows.
+    /// Judges rounds by p of the drafts, and draws the following token.
     fn judge_sampled(
         &self,
         logits: &Tensor,
@@ -129,7 +130,7 @@ impl BatchRows {
         let (mut ids, mut thresholds) = (Vec::new(), Vec::new());
         for Judged { row, round, .. } in rounds {
             let mut randomness = round.randomness.clone();
-            // One draw a draft, and one for the token that follows the last that is judged.
+            // One draw per draft, and one for the token after the last judged draft.
             let draws: Vec<f64> = (0..=round.drafts.len()).map(|_| randomness.unit()).collect();
             for (index, unit) in draws.iter().take(round.rows()).enumerate() {
                 wanted.push((row + index) as u32);
@@ -162,11 +163,11 @@ impl BatchRows {
             if accepted == round.rows() {
                 judgements[*chunk] = Some(Judgement { accepted, ..Judgement::default() });
             } else if accepted == drafts || dist.is_some() {
-                // The draw behind those that judged.
+                // The draw after those that judged the drafts.
                 let unit = units[(accepted + 1).min(drafts)];
                 draws.push(Draw { judged, accepted, row: first + accepted, unit, dist });
             }
-            // Else DSSD's edge resamples, which takes all of p.
+            // Otherwise DSSD's edge resamples, which requires all of p.
             first += round.rows();
         }
         for (draw, token) in draws.iter().zip(draw(&weights, &partitions, &draws)?) {
@@ -177,7 +178,8 @@ impl BatchRows {
     }
 }
 
-/// Draws a token each: of a row's weights, or of what q̂ leaves of them; `None` where there is nothing to draw of.
+/// Draws one token for each of `draws`, from a row's weights or from the remainder after q̂; `None` if no weight is
+/// left.
 fn draw(weights: &Tensor, partitions: &Tensor, draws: &[Draw<'_>]) -> Result<Vec<Option<u32>>> {
     if draws.is_empty() {
         return Ok(Vec::new());
@@ -189,13 +191,13 @@ fn draw(weights: &Tensor, partitions: &Tensor, draws: &[Draw<'_>]) -> Result<Vec
         let own = draw.dist.map_or(&[][..], DraftDist::ids);
         let first = own.first().copied().unwrap_or(0);
         ids.extend(own.iter().copied().chain(std::iter::repeat(first)).take(support));
-        // An infinite q̂ leaves nothing of what only pads.
+        // An infinite q̂ leaves no weight for padding.
         let q = draw
             .dist
             .into_iter()
             .flat_map(|dist| dist.counts().iter().map(|&count| f64::from(count) / f64::from(dist.total())));
         taken.extend(q.chain(std::iter::repeat(f64::INFINITY)).take(support));
-        // Where nothing is taken off, the row stays as it is.
+        // If nothing is subtracted, the row stays unchanged.
         left.push(if draw.dist.is_some() { 0f32 } else { 1f32 });
     }
     let rows = Tensor::new(draws.iter().map(|draw| draw.row as u32).collect::<Vec<_>>(), device)?;
@@ -219,19 +221,19 @@ fn draw(weights: &Tensor, partitions: &Tensor, draws: &[Draw<'_>]) -> Result<Vec
     Ok(found.iter().enumerate().map(token).collect())
 }
 
-/// Some rows, in order.
+/// Selects rows of the logits, in order.
 fn select(logits: &Tensor, wanted: Vec<u32>) -> Result<Tensor> {
     let all = wanted.len() == logits.dim(0)? && wanted.iter().zip(0u32..).all(|(&row, index)| row == index);
     if all { Ok(logits.clone()) } else { logits.index_select(&Tensor::new(wanted, logits.device())?, 0) }
 }
 
-/// w(x) of each row, `[rows, vocab_size]` in f32, at the temperatures `[rows, 1]`.
+/// Weights w(x) of each row, `[rows, vocab_size]` in f32, at `temperatures` of shape `[rows, 1]`.
 fn weights(logits: &Tensor, temperatures: Tensor) -> Result<Tensor> {
     let highest = logits.max_keepdim(D::Minus1)?;
     logits.broadcast_sub(&highest)?.broadcast_div(&temperatures)?.exp()
 }
 
-/// The `index`-th draft and its q̂; behind the last, what no p is above.
+/// Draft at `index` and its q̂; after the last one, an infinite q̂ that is always rejected.
 fn draft(drafts: &Drafts, index: usize) -> (u32, f64) {
     let nothing = (0, f64::INFINITY);
     match drafts {

@@ -1,44 +1,45 @@
-//! **The target on a device.** Models on candle tensors, for GPUs; the same code runs on candle's CPU
-//! device, where it is tested.
+//! **Target model on a GPU.** Runs models on candle tensors; tests use the same code on candle's CPU device.
 //!
-//! | module | what it does |
+//! | module | contents |
 //! |---|---|
-//! | `gpu` | which GPUs there are, and their memory |
-//! | `plan` | what a model takes of it, before anything is brought there |
-//! | `matrix` | weights as they are in their file, multiplied there |
-//! | `cache` | the memory of all sessions' KV caches: pages of one pool a layer |
-//! | `attention` | queries of all sessions at once, whatever their lengths |
-//! | `model` | the forward pass: one matrix of rows for all sessions |
-//! | `judge` | the judgement of each session's round, where the logits are |
-//! | `search` | draws by inverse distribution functions, many at a time |
+//! | `gpu` | available GPUs and their memory |
+//! | `plan` | estimate of a model's memory, before anything is copied |
+//! | `matrix` | weights in the type of their file, and their products |
+//! | `cache` | memory of all sessions' KV caches: pages of one pool per layer |
+//! | `attention` | attention of all sessions at once, whatever their lengths |
+//! | `model` | forward pass: one matrix of rows for all sessions |
+//! | `judge` | judgement of each session's round on the device |
+//! | `search` | batched sampling by inverse distribution functions |
 //!
-//! # What is judged here
+//! # Rounds judged on the device
 //!
-//! A row of logits has V numbers and a round needs a token of it, so [`BatchRows::judge`] does on the device what
-//! `speculation` does on a processor: temperature, softmax, the test of each draft against its random draw, and the
-//! draw of the token that follows, with the draws of the [`Round`](outrider_speculation::judge::Round). What comes back
-//! is its [`Judgement`](outrider_speculation::judge::Judgement). Rows come back for the CPU to judge where that needs
-//! more than softmax has:
+//! A row of logits has V numbers, but a round only needs one token of it. [`BatchRows::judge`] therefore does on the
+//! device what `speculation` does on the CPU: temperature, softmax, the test of each draft against its random draw, and
+//! the draw of the following token, with the draws of the [`Round`](outrider_speculation::judge::Round). It returns the
+//! round's [`Judgement`](outrider_speculation::judge::Judgement). Rounds that need more than softmax return rows for
+//! the CPU to judge:
 //!
-//! | round | what comes back |
+//! | round | result |
 //! |---|---|
-//! | exact rule, temperature 0 | the judgement, by the largest logit of each row |
-//! | exact rule, any temperature, drafts with all of q̂, or none | the judgement |
-//! | the same by DSSD | the judgement; all rows after a rejection, as the edge resamples from one |
-//! | top-k or top-p (they sort), lossy rules (π is of p and q̂), coupled drafting (noise of V numbers), evidence | all rows |
+//! | exact rule, temperature 0 | judgement, by the largest logit of each row |
+//! | exact rule, any temperature, drafts with all of q̂, or none | judgement |
+//! | the same with DSSD | judgement; all rows after a rejection, because the edge resamples from one |
+//! | top-k or top-p (need sorting), lossy rules (π depends on p and q̂), coupled drafting (V noise values), evidence |
+//! all rows |
 //!
 //! # Guarantees
 //!
-//! - A forward pass that fails changes nothing that a later one can see.
-//! - A round's tokens are distributed as the target's, as on a processor, but for rounding: probabilities are those of
-//!   f32 exponentials with sums in f64, a relative error of about 10⁻⁶.
-//! - Bad files give the errors of [`outrider_models::StoredModel`], and memory that is short one of [`DeviceError`].
+//! - A failed forward pass has no effect that a later one can see.
+//! - The tokens of a round are distributed like the target's, as on the CPU, except for rounding: probabilities come
+//!   from f32 exponentials with sums in f64, with a relative error of about 10⁻⁶.
+//! - Invalid files give the errors of [`outrider_models::StoredModel`]; lack of memory gives a [`DeviceError`].
 //!
 //! # Not guaranteed
 //!
-//! - **That batching never changes logits.** Matrix products of other shapes add up in other orders, so the last digits
-//!   of a row depend on who shares the pass, and near-ties may fall either way. The CPU's own kernels promise it.
-//! - Which of two equal logits is the largest, on a GPU.
+//! - **Independence of logits from batching.** Matrix products of other shapes are summed in other orders. The last
+//!   digits of a row depend on the other sessions in the pass, and near-ties may be decided either way. The CPU kernels
+//!   do guarantee it.
+//! - The choice between equal largest logits on a GPU.
 //! - Speed: no GPU has been measured yet.
 #![forbid(unsafe_code)]
 
@@ -60,15 +61,16 @@ pub use gpu::cuda;
 pub use model::{BatchRows, DeviceModel};
 pub use plan::{Advice, Memory, Plan};
 
-/// What candle computes on.
+/// Device of candle on which models run.
 pub use candle_core::Device;
 
-/// Bytes per second that a device reads and writes, of memory beyond its caches.
+/// Measures the memory bandwidth of a device in bytes per second, reads and writes together, on buffers larger than its
+/// caches.
 ///
 /// # Errors
-/// If the device fails.
+/// [`DeviceError::Device`] if the device fails.
 pub fn bandwidth(device: &Device) -> Result<f64, DeviceError> {
-    // A GiB; on a processor a quarter, which is enough there.
+    // Number of f32 values: 1 GiB on GPUs, a quarter of that on CPUs.
     let len = if device.is_cpu() { 64 << 20 } else { 256 << 20 };
     let from = candle_core::Tensor::zeros(len, candle_core::DType::F32, device)?.affine(1.0, 1.0)?;
     let mut best = f64::INFINITY;

@@ -1,4 +1,4 @@
-//! Matrices of weights on a device.
+//! Weight matrices on a device.
 
 use candle_core::{
     DType, Device, Module, Tensor,
@@ -15,7 +15,7 @@ pub(crate) enum Matrix {
     Quantized(QMatMul),
 }
 
-/// What products with such weights are made of on a device, and so what keys and values need be no finer than.
+/// Type of the operands in products with such weights. Keys and values do not need more precision.
 pub(crate) fn activation_type(element: ElementType, device: &Device) -> DType {
     match element {
         _ if device.is_cpu() => DType::F32,
@@ -25,7 +25,7 @@ pub(crate) fn activation_type(element: ElementType, device: &Device) -> DType {
     }
 }
 
-/// Matrices that share their input, as one if they are stored alike.
+/// Matrices with the same input, concatenated if their types agree.
 #[derive(Debug)]
 pub(crate) struct Projections {
     matrices: Vec<Matrix>,
@@ -33,7 +33,7 @@ pub(crate) struct Projections {
 }
 
 impl Matrix {
-    /// Brings a matrix to the device; `what` names it to a user.
+    /// Copies a matrix to the device; `what` is its name in errors.
     pub(crate) fn load(what: &'static str, matrix: StoredMatrix, device: &Device) -> Result<Self, DeviceError> {
         let StoredMatrix { element, outputs, inputs, bytes } = matrix;
         let needed = bytes.len();
@@ -42,7 +42,7 @@ impl Matrix {
             Ok(Self::Plain(if device.is_cpu() { tensor.to_dtype(DType::F32)? } else { tensor }))
         };
         let quantized = |dtype| -> candle_core::Result<Self> {
-            // Blocks are aligned to two bytes, what the allocator gives to more.
+            // Blocks are aligned to two bytes, allocations to more.
             let storage = QStorage::from_data(bytes.as_slice().into(), device, dtype)?;
             Ok(Self::Quantized(QMatMul::from_qtensor(QTensor::new(storage, (outputs, inputs))?)?))
         };
@@ -67,7 +67,7 @@ impl Matrix {
         loaded.map_err(|error| DeviceError::Weight { what, needed, error: error.to_string() })
     }
 
-    /// `x · weightsᵀ`: `[rows, inputs]` to `[rows, outputs]`, both f32.
+    /// Computes `x · weightsᵀ`: `[rows, inputs]` to `[rows, outputs]`, both f32.
     pub(crate) fn multiply(&self, x: &Tensor) -> candle_core::Result<Tensor> {
         match self {
             Self::Plain(weights) => x.to_dtype(weights.dtype())?.matmul(&weights.t()?)?.to_dtype(DType::F32),
@@ -75,7 +75,7 @@ impl Matrix {
         }
     }
 
-    /// The rows of `ids`, `[ids, inputs]` in f32.
+    /// Embeddings of `ids`, `[ids, inputs]` in f32.
     pub(crate) fn embed(&self, ids: &Tensor) -> candle_core::Result<Tensor> {
         match self {
             Self::Plain(weights) => weights.index_select(ids, 0)?.to_dtype(DType::F32),
@@ -85,14 +85,14 @@ impl Matrix {
 }
 
 impl Projections {
-    /// Brings matrices of the same number of inputs to the device.
+    /// Copies matrices with the same number of inputs to the device.
     pub(crate) fn load(what: &'static str, matrices: Vec<StoredMatrix>, device: &Device) -> Result<Self, DeviceError> {
         let outputs = matrices.iter().map(|matrix| matrix.outputs).collect();
         let mut matrices = matrices.into_iter();
         let mut joined: Vec<StoredMatrix> = matrices.next().into_iter().collect();
         for matrix in matrices {
             match joined.last_mut() {
-                // Rows follow each other: one product then reads them all.
+                // Rows are contiguous, so one product reads all of them.
                 Some(last) if (last.element, last.inputs) == (matrix.element, matrix.inputs) => {
                     last.outputs += matrix.outputs;
                     last.bytes.extend(matrix.bytes);
@@ -104,7 +104,7 @@ impl Projections {
         Ok(Self { matrices, outputs })
     }
 
-    /// One product a matrix, `[rows, outputs]` each, in order.
+    /// Computes one product per matrix, `[rows, outputs]` each, in order.
     pub(crate) fn multiply(&self, x: &Tensor) -> candle_core::Result<Vec<Tensor>> {
         let products = self.matrices.iter().map(|matrix| matrix.multiply(x)).collect::<Result<Vec<_>, _>>()?;
         let all = match products.as_slice() {

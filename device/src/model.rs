@@ -1,4 +1,4 @@
-//! A model over a packed, ragged batch, on tensors: what its [`Block`](outrider_models::Block) says, interpreted.
+//! Forward pass over a packed, ragged batch of tensors: an interpreter of [`Block`](outrider_models::Block).
 
 use candle_core::{Device, Tensor};
 use candle_nn::{
@@ -19,7 +19,7 @@ use crate::{
     plan::Plan,
 };
 
-/// A language model on a device, with the memory of its sessions' KV caches.
+/// Language model on a device, with the memory of its sessions' KV caches.
 #[derive(Debug)]
 pub struct DeviceModel {
     config: ModelConfig,
@@ -28,7 +28,7 @@ pub struct DeviceModel {
     layers: Vec<Layer>,
     norm: Scales,
     head: Matrix,
-    /// Of all layers but those that have others.
+    /// Rotary frequencies of all layers except local ones.
     global: Option<Frequencies>,
     local: Option<Frequencies>,
     pool: Pool,
@@ -39,15 +39,15 @@ pub struct DeviceModel {
 struct Layer {
     attention_norm: Option<Scales>,
     query_key_value: Projections,
-    /// Of queries, keys and values.
+    /// Biases of queries, keys and values.
     biases: [Option<Tensor>; 3],
-    /// Of queries and of keys.
+    /// Norm scales of queries and of keys.
     head_norms: [Option<Tensor>; 2],
     attention_output: Matrix,
     attention_output_bias: Option<Tensor>,
     after_attention_norm: Option<Tensor>,
     feed_forward_norm: Option<Scales>,
-    /// Gate, if there is one, and up.
+    /// Gate projection, if there is one, and up projection.
     widening: Projections,
     widening_biases: Vec<Option<Tensor>>,
     down: Matrix,
@@ -55,14 +55,14 @@ struct Layer {
     after_feed_forward_norm: Option<Tensor>,
 }
 
-/// A norm's scales, and what it adds.
+/// Scales and biases of a norm.
 #[derive(Debug)]
 struct Scales {
     scales: Tensor,
     biases: Option<Tensor>,
 }
 
-/// The frequencies of a rotary embedding.
+/// Frequencies of a rotary embedding.
 #[derive(Debug)]
 struct Frequencies {
     /// Radians per position, `[1, rotated / 2]`.
@@ -70,39 +70,39 @@ struct Frequencies {
     rotary: Rotary,
 }
 
-/// Rows of next-token logits on the device, of all chunks of a batch.
+/// Next-token logits of all chunks in a batch, on the device.
 #[derive(Debug, Clone)]
 pub struct BatchRows {
-    /// `[wanted, vocab_size]` in f32; none if no row was wanted.
+    /// Logits, `[wanted, vocab_size]` in f32; `None` if no row was requested.
     pub(crate) logits: Option<Tensor>,
-    /// For each chunk, where its rows end.
+    /// End of each chunk's rows, as a row index.
     pub(crate) ends: Vec<usize>,
 }
 
 impl BatchRows {
-    /// Rows that somebody else computed: `[rows, vocab_size]`, with the end of each chunk's.
+    /// Creates rows from logits computed elsewhere: `[rows, vocab_size]`, with the end of each chunk's rows.
     ///
     /// # Errors
-    /// If they do not fill the shape, or the device fails.
+    /// [`DeviceError::Device`] if the length does not match the shape, or if the device fails.
     pub fn new(logits: Vec<f32>, vocab_size: usize, ends: Vec<usize>, device: &Device) -> Result<Self, DeviceError> {
         let rows = ends.last().copied().unwrap_or(0);
         let logits = if rows == 0 { None } else { Some(Tensor::from_vec(logits, (rows, vocab_size), device)?) };
         Ok(Self { logits, ends })
     }
 
-    /// Which rows are the `index`-th chunk's.
+    /// Range of rows of the chunk at `index`.
     pub(crate) fn range(&self, index: usize) -> std::ops::Range<usize> {
         let first = if index == 0 { 0 } else { self.ends[index - 1] };
         first..self.ends[index]
     }
 
-    /// All rows of a chunk, brought to main memory.
+    /// Copies all rows of a chunk to main memory.
     ///
     /// # Errors
-    /// If the device fails.
+    /// [`DeviceError::Device`] if the device fails.
     ///
     /// # Panics
-    /// If there is no `index`-th chunk.
+    /// If `index` is not below the number of chunks.
     pub fn rows(&self, index: usize) -> Result<Vec<Vec<f32>>, DeviceError> {
         let rows = self.range(index);
         match &self.logits {
@@ -113,13 +113,13 @@ impl BatchRows {
 }
 
 impl DeviceModel {
-    /// Brings a model to the device, with `kv_bytes` for the KV caches of all its sessions.
+    /// Copies a model to the device and allocates `kv_bytes` for the KV caches of all sessions.
     ///
-    /// Keys and values are of the type of the weights, f16 where those are quantized; on the CPU all is f32.
+    /// Keys and values have the type of the weights, or f16 if those are quantized. On the CPU everything is f32.
     ///
     /// # Errors
-    /// If the device has too little memory, which is known before anything is brought there, or no kernels for a type
-    /// of weights.
+    /// [`DeviceError`] if the device lacks memory, which is checked before anything is copied, or if a weight type has
+    /// no kernels.
     pub fn new(model: StoredModel, device: &Device, kv_bytes: usize) -> Result<Self, DeviceError> {
         let element = model.weights.layers.first().map_or(ElementType::F32, |layer| layer.query.element);
         let pool = PoolSize::within(kv_bytes, &model.config, activation_type(element, device));
@@ -155,31 +155,31 @@ impl DeviceModel {
         Ok(Self { config, embedding, positions, layers, norm, head, global, local, pool, device: device.clone() })
     }
 
-    /// Shape and constants.
+    /// Shape and constants of the model.
     #[must_use]
     pub fn config(&self) -> &ModelConfig {
         &self.config
     }
 
-    /// Where it is.
+    /// Device that holds the model.
     #[must_use]
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// An empty cache for a session of this model.
+    /// Creates an empty cache for a session of this model.
     #[must_use]
     pub fn new_cache(&self) -> DeviceCache {
         KvCache::new(self.pool.pages.clone())
     }
 
-    /// Runs the tokens of all chunks through the model together and leaves, for each wanted position, a row of logits
-    /// on the device.
+    /// Runs the tokens of all chunks through the model. Leaves one row of logits on the device for each requested
+    /// position.
     ///
-    /// Where no logits are wanted, the last block computes keys and values only.
+    /// For rows without requested logits, the last block computes only keys and values.
     ///
     /// # Errors
-    /// [`DeviceError`] says what is wrong. The caches then hold what they held.
+    /// [`DeviceError`] describes the cause. The caches are then unchanged.
     pub fn forward(&self, batch: &mut [Chunk<'_, DevicePages>]) -> Result<BatchRows, DeviceError> {
         feed(&self.config, &self.pool.pages, batch, |batch| self.run(batch))
     }
@@ -238,7 +238,7 @@ impl DeviceModel {
         }
         let normed = self.norm.apply(&hidden, block.norm, epsilon)?;
         let (logits, tokens) = (self.head.multiply(&normed)?, self.config.vocab_size);
-        // The head may have rows behind the last token.
+        // The head may have more rows than there are tokens.
         let logits = if logits.dim(1)? > tokens { logits.narrow(1, 0, tokens)?.contiguous()? } else { logits };
         let logits = scaled(logits, block.logit_scale)?;
         let logits = if let Some(cap) = block.logit_softcap { soft_cap(&logits, cap)? } else { logits };
@@ -257,7 +257,7 @@ impl DeviceModel {
         }
     }
 
-    /// What goes into a part: the norm of `hidden`, or `hidden` itself.
+    /// Input of a part: the norm of `hidden`, or `hidden` itself.
     fn normed(&self, norm: &Option<Scales>, hidden: &Tensor) -> candle_core::Result<Tensor> {
         match norm {
             Some(norm) => norm.apply(hidden, self.config.block.norm, self.config.norm_epsilon),
@@ -265,7 +265,7 @@ impl DeviceModel {
         }
     }
 
-    /// hidden + scale · norm(part)
+    /// Computes hidden + scale · norm(part).
     fn add(&self, hidden: Tensor, part: Tensor, norm: &Option<Tensor>) -> candle_core::Result<Tensor> {
         let part = match norm {
             Some(scales) => rms_norm(&part, scales, self.config.norm_epsilon)?,
@@ -274,8 +274,7 @@ impl DeviceModel {
         hidden + scaled(part, self.config.block.residual_scale)?
     }
 
-    /// Where the forward pass's keys and values go, an index for each of their elements:
-    /// `[rows, 2 × kv_heads × head_dim]`.
+    /// Slots for the keys and values of the pass, one index per element: `[rows, 2 × kv_heads × head_dim]`.
     fn slots(&self, batch: &[Chunk<'_, DevicePages>]) -> Result<Tensor, DeviceError> {
         let slots: Vec<u32> = batch
             .iter()
@@ -288,8 +287,8 @@ impl DeviceModel {
         Ok(Tensor::from_vec(slots, (count, 1), &self.device)?.broadcast_as((count, width))?.contiguous()?)
     }
 
-    /// Rotates every head by its row's position, as the layer does: `[rows, heads × head_dim]` to
-    /// `[rows × heads, head_dim]`.
+    /// Applies the layer's rotary embedding to every head of every row: `[rows, heads × head_dim]` to `[rows × heads,
+    /// head_dim]`.
     fn rotate(&self, layer: usize, x: &Tensor, heads: usize, rows: &Rows) -> Result<Tensor, DeviceError> {
         let head_dim = self.config.head_dim;
         let flat = (rows.count * heads, head_dim);
@@ -313,14 +312,14 @@ impl DeviceModel {
     }
 }
 
-/// What the last block computes: only rows that lead to logits matter beyond their keys and values.
+/// Rows of the last block. Rows without requested logits only need keys and values.
 enum Last {
     KeysAndValues,
     AllRows,
     Wanted(Tensor, Rows),
 }
 
-/// Rows of a forward pass: their positions in the texts, and what they attend to.
+/// Rows of a forward pass: their positions in the texts, and their visible keys.
 struct Rows {
     count: usize,
     places: Vec<usize>,
@@ -329,7 +328,7 @@ struct Rows {
     layout: Layout,
 }
 
-/// `[rows, 1, rotated / 2]` each.
+/// Cosines and sines, `[rows, 1, rotated / 2]` each.
 struct Angles {
     cos: Tensor,
     sin: Tensor,
@@ -344,7 +343,7 @@ impl Angles {
 }
 
 impl Rows {
-    /// Those rows of each chunk that `chosen` gives, as indices into its tokens.
+    /// Creates the rows of each chunk that `chosen` selects, as indices into its tokens.
     fn new(
         model: &DeviceModel,
         batch: &[Chunk<'_, DevicePages>],
@@ -396,7 +395,7 @@ fn scaled(x: Tensor, scale: f32) -> candle_core::Result<Tensor> {
     if scale == 1.0 { Ok(x) } else { x * f64::from(scale) }
 }
 
-/// RMSNorm of rows of as many elements as there are scales.
+/// RMSNorm of rows, each as long as `scales`.
 fn head_norm(x: Tensor, scales: &Option<Tensor>, epsilon: f32) -> candle_core::Result<Tensor> {
     let Some(scales) = scales else { return Ok(x) };
     let width = scales.elem_count();

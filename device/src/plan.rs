@@ -1,40 +1,41 @@
-//! What a model takes of a device's memory, known before anything is brought there.
+//! Memory needed by a model on a device, computed before anything is copied.
 
 use std::fmt;
 
 use bytesize::ByteSize;
 use outrider_models::{ModelConfig, StoredModel};
 
-/// Rows of a forward pass that are planned for: what a server's pass has at most, unless it is told otherwise.
+/// Number of rows per forward pass in the estimate: the server's default maximum.
 const PASS_ROWS: usize = 256;
-/// Vectors as wide as the residual stream that a block has at a time, and such as wide as its feed-forward part; f32.
+/// Number of f32 vectors per row that a block holds at a time, of the width of the residual stream and of the
+/// feed-forward part.
 const HIDDEN_VECTORS: usize = 8;
 const INNER_VECTORS: usize = 3;
-/// A row's logits, its probabilities, and their sums (f64).
+/// Bytes per logit: the logit, its probability, and their sums (f64).
 const BYTES_PER_LOGIT: usize = 16;
 
-/// Bytes of a device's memory.
+/// Memory of a device, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
-    /// Not taken by anybody.
+    /// Free memory in bytes.
     pub free: usize,
-    /// All there is.
+    /// Total memory in bytes.
     pub total: usize,
 }
 
-/// What a model takes, in bytes.
+/// Memory needed by a model, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
-    /// The weights, in the types of their file.
+    /// Size of the weights, in the types of their file.
     pub weights: usize,
-    /// The KV caches of all sessions: what was asked for, in whole pages.
+    /// Size of all sessions' KV caches: the requested size in whole pages.
     pub caches: usize,
-    /// What a large forward pass has at a time: an estimate.
+    /// Estimated peak of a large forward pass.
     pub pass: usize,
 }
 
 impl Plan {
-    /// What `model` will take with so many bytes of KV caches.
+    /// Memory needed by `model` with `caches` bytes of KV caches.
     pub(crate) fn of(model: &StoredModel, caches: usize) -> Self {
         let StoredModel { config, weights } = model;
         let other = [&weights.embedding].into_iter().filter(|_| weights.head.is_some()).chain(&weights.positions);
@@ -46,17 +47,17 @@ impl Plan {
         self.weights.saturating_add(self.caches).saturating_add(self.pass)
     }
 
-    /// What can be done if it does not fit into what is free.
+    /// Remedy if the model does not fit into the free memory; `None` if it fits.
     pub(crate) fn lacks(&self, memory: Memory) -> Option<Advice> {
         let left = memory.free.saturating_sub(self.weights).saturating_sub(self.pass);
         (self.needed() > memory.free).then_some(Advice { left })
     }
 }
 
-/// What can be done about a model that does not fit.
+/// Remedy for a model that does not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Advice {
-    /// Bytes that there would be for caches.
+    /// Number of bytes left for KV caches.
     left: usize,
 }
 
@@ -77,7 +78,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// What a pass of [`PASS_ROWS`] has at a time.
+/// Peak memory of a pass of [`PASS_ROWS`] rows, in bytes.
 fn pass(config: &ModelConfig) -> usize {
     let ModelConfig { vocab_size, hidden_size, intermediate_size, .. } = *config;
     let vectors = HIDDEN_VECTORS * hidden_size + INNER_VECTORS * intermediate_size;

@@ -1,39 +1,39 @@
-//! Draws by inverse distribution functions, one a row, all rows at once.
+//! Batched sampling by inverse distribution functions, one draw per row.
 //!
-//! A row has N weights and a share u in [0, 1); wanted is the first index whose weights up to it and with it add up to
-//! more than u·Σ. A running sum over N numbers is one long chain, and as a product with a triangle it is N² work. So
-//! the row is cut into pieces of [`PIECE`]: their sums in f64, running sums of those, the piece that the ticket falls
-//! into, and running sums within it. An index without weight is never found, however sums are rounded: tickets are kept
-//! below the last running sum, and what is found is the first running sum above the ticket, which only a weight can
-//! make.
+//! A row has N weights and a share u in [0, 1). The result is the first index at which the running sum of weights
+//! exceeds the target u·Σ. A running sum over N numbers is a long serial chain, and as a product with a triangular
+//! matrix it is N² work. The row is therefore divided into pieces of [`PIECE`] weights: their sums in f64, running sums
+//! of those, the piece that contains the target, and running sums within it. An index with weight zero is never found,
+//! however sums are rounded. Targets stay below the last running sum, and only a positive weight can make a running sum
+//! exceed the target first.
 
 use candle_core::{D, DType, Result, Tensor};
 
-/// Weights of a piece.
+/// Number of weights in a piece.
 pub(crate) const PIECE: usize = 256;
 
-/// Just below 1.
+/// Largest factor used below 1.
 const BELOW_ONE: f64 = 1.0 - f64::EPSILON;
 
-/// What was found in a row.
+/// Result of a search in one row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Found {
-    /// Its index.
+    /// Index that was found.
     pub(crate) index: usize,
-    /// The sum of the row's weights. Where it is not above zero, or no number, nothing was found.
+    /// Sum of the row's weights. If it is zero or NaN, the index is meaningless.
     pub(crate) total: f64,
 }
 
 /// Weights with the sums of their pieces.
 pub(crate) struct Pieces {
-    /// `[rows, pieces, PIECE]` in f32, padded with zeros.
+    /// Weights, `[rows, pieces, PIECE]` in f32, padded with zeros.
     weights: Tensor,
-    /// `[rows, pieces]` in f64.
+    /// Sums of the pieces, `[rows, pieces]` in f64.
     sums: Tensor,
 }
 
 impl Pieces {
-    /// Of `[rows, N]` weights in f32.
+    /// Divides weights of shape `[rows, N]` in f32 into pieces.
     pub(crate) fn new(weights: &Tensor) -> Result<Self> {
         let (rows, count) = weights.dims2()?;
         let padding = count.next_multiple_of(PIECE) - count;
@@ -43,12 +43,12 @@ impl Pieces {
         Ok(Self { weights, sums })
     }
 
-    /// Σ of each row, `[rows, 1]` in f64.
+    /// Sum Σ of each row, `[rows, 1]` in f64.
     pub(crate) fn totals(&self) -> Result<Tensor> {
         self.sums.sum_keepdim(1)
     }
 
-    /// What the shares `[rows, 1]` in f64 fall to.
+    /// Finds the index for each share; `shares` is `[rows, 1]` in f64.
     pub(crate) fn at(&self, shares: &Tensor) -> Result<Vec<Found>> {
         let (rows, pieces) = self.sums.dims2()?;
         let device = self.sums.device();
@@ -58,7 +58,7 @@ impl Pieces {
         let piece = first_above(&running, &tickets)?.minimum((pieces - 1) as f64)?;
         let pieces_found = piece.to_dtype(DType::U32)?;
         let before = (running.gather(&pieces_found, 1)? - self.sums.gather(&pieces_found, 1)?)?;
-        // Row r's piece is the (r·pieces + piece)-th of all.
+        // The piece of row r has index r·pieces + piece among all pieces.
         let starts: Vec<u32> = (0..rows).map(|row| (row * pieces) as u32).collect();
         let chosen = (pieces_found.squeeze(1)? + Tensor::new(starts, device)?)?;
         let weights = self.weights.reshape((rows * pieces, PIECE))?.index_select(&chosen, 0)?.to_dtype(DType::F64)?;
@@ -68,17 +68,17 @@ impl Pieces {
         let within = first_above(&running, &rest)?.minimum((PIECE - 1) as f64)?;
         let found = Tensor::cat(&[(piece * PIECE as f64)?.add(&within)?, totals], 1)?;
         let found = found.to_vec2::<f64>()?;
-        // Indices are whole numbers below 2⁵³.
+        // Indices are integers below 2⁵³, exact in f64.
         Ok(found.iter().map(|row| Found { index: row[0] as usize, total: row[1] }).collect())
     }
 }
 
-/// The lesser of a ticket and what is just below a sum.
+/// Limits targets to just below the sums.
 fn below(tickets: &Tensor, sums: &Tensor) -> Result<Tensor> {
     tickets.minimum(&(sums * BELOW_ONE)?)
 }
 
-/// How many of each row's ascending sums are not above its ticket, `[rows, 1]`.
+/// Number of each row's ascending sums that are not above its target, `[rows, 1]`.
 fn first_above(running: &Tensor, tickets: &Tensor) -> Result<Tensor> {
     running.broadcast_le(tickets)?.to_dtype(DType::F64)?.sum_keepdim(D::Minus1)
 }

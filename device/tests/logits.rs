@@ -3,7 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use outrider_device::{BatchRows, Device, DeviceCache, DeviceError, DeviceModel, DevicePages};
-use outrider_models::{Chunk, LoadError, Model, ModelError, PAGE_TOKENS, StoredModel};
+use outrider_models::{Chunk, Model, ModelError, PAGE_TOKENS, StoredModel};
+use outrider_testing::logits::{self, assert_within, on_cpu};
 
 const PAIR: &[u8] = include_bytes!("../../pair/target/target-f16.gguf");
 const DRAFT: &[u8] = include_bytes!("../../pair/draft/draft-q8_0.gguf");
@@ -42,21 +43,8 @@ macro_rules! checkpoint {
     }};
 }
 
-fn blocks(bytes: &[u8], bound: f32) -> Both {
-    gguf(bytes, bound)
-}
-
 fn text(model: &Model, seed: usize, len: usize) -> Vec<u32> {
-    let vocab_size = model.config().vocab_size;
-    (0..len).map(|index| ((index * 37 + seed * 101 + index * index) % vocab_size) as u32).collect()
-}
-
-/// Rows of the last `rows` tokens of a text, by the CPU's kernels in one piece.
-fn on_cpu(model: &Model, tokens: &[u32], rows: usize) -> Vec<Vec<f32>> {
-    let mut cache = model.new_cache();
-    let positions: Vec<usize> = (tokens.len() - rows..tokens.len()).collect();
-    let chunk = Chunk { cache: &mut cache, tokens, positions: &positions };
-    model.forward(&mut [chunk]).unwrap()[0].iter().map(<[f32]>::to_vec).collect()
+    logits::text(model.config().vocab_size, seed, len)
 }
 
 /// One chunk a part: its cache, tokens, and how many rows of the last are wanted.
@@ -74,12 +62,7 @@ fn on_device(model: &DeviceModel, parts: &mut [(&mut DeviceCache, &[u32], usize)
 #[track_caller]
 fn assert_close(actual: &[Vec<f32>], expected: &[Vec<f32>], bound: f32) {
     assert_eq!(actual.len(), expected.len());
-    for (actual, expected) in actual.iter().zip(expected) {
-        assert!(actual.len() == expected.len() && actual.iter().all(|x| x.is_finite()));
-        let scale = expected.iter().fold(0f32, |scale, x| scale.max(x.abs()));
-        let largest = actual.iter().zip(expected).fold(0f32, |most, (a, b)| most.max((a - b).abs()));
-        assert!(largest <= bound * scale, "off by {largest} on a scale of {scale}: {}", largest / scale);
-    }
+    actual.iter().zip(expected).for_each(|(actual, expected)| assert_within(bound, actual, expected, "a row"));
 }
 
 #[test]
@@ -90,10 +73,10 @@ fn every_kind_of_file_gives_the_logits_of_the_cpu() {
         checkpoint!("grouped"),
         checkpoint!("llama3_rope"),
         checkpoint!("linear_rope"),
-        blocks(include_bytes!("../../models/tests/golden/blocks-f32.gguf"), FLOAT_ERROR),
-        blocks(include_bytes!("../../models/tests/golden/blocks-f16.gguf"), FLOAT_ERROR),
-        blocks(include_bytes!("../../models/tests/golden/blocks-q8_0.gguf"), QUANTIZED_ERROR),
-        blocks(include_bytes!("../../models/tests/golden/blocks-q4_0.gguf"), QUANTIZED_ERROR),
+        gguf(include_bytes!("../../models/tests/golden/blocks-f32.gguf"), FLOAT_ERROR),
+        gguf(include_bytes!("../../models/tests/golden/blocks-f16.gguf"), FLOAT_ERROR),
+        gguf(include_bytes!("../../models/tests/golden/blocks-q8_0.gguf"), QUANTIZED_ERROR),
+        gguf(include_bytes!("../../models/tests/golden/blocks-q4_0.gguf"), QUANTIZED_ERROR),
     ];
     for Both { cpu, device, bound } in models {
         let tokens = text(&cpu, 1, 24.min(cpu.config().context_length));
@@ -177,14 +160,6 @@ fn a_batch_that_is_refused_changes_nothing() {
     let chunk = Chunk { cache: &mut foreign, tokens: &[1], positions: &[0] };
     let error = device.forward(&mut [chunk]).unwrap_err();
     assert!(matches!(error, DeviceError::Model(ModelError::CacheMismatch { chunk: 0 })), "{error}");
-}
-
-#[test]
-fn a_file_that_was_cut_short_is_refused_by_name() {
-    for end in [PAIR.len() - 64, PAIR.len() / 2, 1000, 0] {
-        let error = StoredModel::from_gguf(&mut &PAIR[..end]).unwrap_err();
-        assert!(matches!(error, LoadError::Truncated { .. }), "{end}: {error}");
-    }
 }
 
 #[test]

@@ -23,8 +23,8 @@ use outrider_speculation::{
         edge::{Mode, Settings, Speculation},
     },
 };
+use outrider_testing::padded::padded;
 use outrider_tests::{
-    padded::padded,
     samplings::at,
     schemes,
     server::{Edge, Server, generate},
@@ -94,7 +94,7 @@ async fn parked_sessions_come_back_on_a_device() {
     let engine = DeviceName::Candle.bring(model, settings.kv_memory, settings).unwrap().unwrap();
     let slots: Vec<_> = (0..3).map(|_| engine.slot().unwrap()).collect();
     let pass = |keep, tokens: &[u32], rows| {
-        let forward = Forward { keep, tokens: tokens.to_vec(), rows };
+        let forward = Forward::new(keep, tokens.to_vec(), rows);
         Pass { forward, round: Arc::new(Round::alone(at(1.0), 1, keep + tokens.len())), left: 1 }
     };
     let text: Vec<u32> = (0..60).map(|index| index * 41 % 4000).collect();

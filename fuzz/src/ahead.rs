@@ -10,10 +10,8 @@ use outrider_codec::{
     scheme::{Drafts, Scheme, SchemeParameters},
 };
 use outrider_speculation::{
-    policy::{
-        ahead::Plan,
-        goodput::{Prices, RowCosts},
-    },
+    control::goodput::{Prices, RowCosts},
+    control::plan::Schedule,
     sample::{SharedNoise, transform},
     session::{
         cloud::{Admission, CloudOutput, CloudSession, OwnDrafts, Pass, TargetInfo},
@@ -115,7 +113,7 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
 fn settings(input: &mut Unstructured<'_>) -> Result<Settings> {
     let fixed = if input.arbitrary()? {
         let patience = choose::one_of(input, &[0.0, 0.001, 0.5])?;
-        Some(Plan { group: input.int_in_range(1..=6)?, patience, lead: input.int_in_range(1..=20)? })
+        Some(Schedule { group: input.int_in_range(1..=6)?, patience, lead: input.int_in_range(1..=20)? })
     } else {
         None
     };
@@ -325,7 +323,7 @@ impl Pair {
             None => return false,
             Some(EdgeOutput::Send(bytes)) => self.queues[0].push_back(bytes),
             Some(EdgeOutput::Forward(forward)) => {
-                if let Some(choice) = self.edge.choice().filter(|_| self.chooses) {
+                if let Some(choice) = forward.chosen.filter(|_| self.chooses) {
                     let chosen = self.caches[0].choose(forward, &self.models[0], choice);
                     let handled = self.edge.handle_chosen(&chosen, self.now);
                     self.has_failed |= handled.is_err();

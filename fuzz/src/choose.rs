@@ -12,12 +12,10 @@ use outrider_codec::{
     scheme::{Code, Downlink, Drafts, Scheme, SchemeParameters},
 };
 use outrider_speculation::{
+    control::stop::StopRule,
     draft::conformal::ThresholdParameters,
+    draft::gate::{Confidence, Gate},
     judge::rules::Rule,
-    policy::{
-        control::StopRule,
-        gate::{Confidence, Gate},
-    },
     session::edge::{Mode, Settings, Speculation},
     study::comparison::ComparisonParameters,
 };

@@ -10,7 +10,8 @@ use outrider_codec::{
     rule::RuleParameters,
 };
 use outrider_speculation::{
-    policy::{control::StopRule, gate::Gate},
+    control::stop::StopRule,
+    draft::gate::Gate,
     session::{
         cloud::{Admission, CloudOutput, CloudSession, Pass, TargetInfo},
         edge::{Committed, DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Mode, Origin, Settings, Speculation},
@@ -304,12 +305,12 @@ impl Pair {
                     }
                     return true;
                 }
-                if let Some(choice) = self.edge.choice().filter(|_| run.chooses) {
+                if let Some(choice) = forward.chosen.filter(|_| run.chooses) {
                     let chosen = self.caches[0].choose(forward, &self.models[0], choice);
                     self.note(|pair| pair.edge.handle_chosen(&chosen, pair.now));
                     return true;
                 }
-                let enough = self.edge.top_k().filter(|_| run.cuts);
+                let enough = forward.top_k.filter(|_| run.cuts);
                 for mut row in self.caches[0].forward(&forward, &self.models[0]) {
                     if let Some(top_k) = enough {
                         toy::cut(&mut row.logits, top_k);

@@ -6,7 +6,7 @@ use core::time::Duration;
 use arbitrary::{Result, Unstructured};
 use outrider_codec::frame::Finish;
 use outrider_speculation::{
-    policy::gate::Gate,
+    draft::gate::Gate,
     session::edge::{EndReason, Origin},
 };
 

@@ -4,7 +4,7 @@
 use arbitrary::{Result, Unstructured};
 use outrider_speculation::{
     Choice, Chosen, Forward, TopK,
-    policy::heads::{Head, Heads},
+    draft::heads::{Head, Heads},
     sample::{Distribution, SharedNoise},
 };
 
@@ -115,7 +115,7 @@ impl Cache {
             if chosen.len() == choice.most {
                 return chosen;
             }
-            forward = Forward { keep: read, tokens: vec![first], rows: 1 };
+            forward = Forward::new(read, vec![first], 1);
         }
     }
 

@@ -1,8 +1,8 @@
-//! Makes a prompt of a conversation, as transformers does.
+//! Prompts from conversations, rendered with the model's chat template as transformers does.
 //!
-//! Models that were trained on conversations come with a Jinja template that writes a conversation as they have seen
-//! it. Templates are written for Python, so they see what they would see there: its methods of strings, its JSON, its
-//! way to print lists, `raise_exception` and `strftime_now`. Where a model has none, a plain form has to do:
+//! Models that were trained on conversations come with a Jinja template for the prompt format of their training.
+//! Templates are written for Python, so the environment here offers Python's string methods, JSON and list formatting,
+//! and transformers' `raise_exception` and `strftime_now`. A model without a template gets a plain form:
 //!
 //! ```text
 //! System: …
@@ -12,18 +12,18 @@
 //! Assistant:
 //! ```
 //!
-//! What people say stays text: whatever a message, a tool or its result spells, and whatever the tokenizer's normalizer
-//! makes of it, becomes a special token only where the template writes one (see `tokenizer/marks.rs`).
+//! The content of messages stays text. Whatever a message, a tool or a tool result spells, and whatever the tokenizer's
+//! normalizer makes of it, becomes a special token only where the template writes one (see `tokenizer/marks.rs`).
 //!
-//! | module | what it does |
+//! | module | contents |
 //! |---|---|
 //! | `conversation` | messages and tools, as a template sees them |
-//! | `python` | what templates have of Python |
-//! | `calls` | reads calls of tools in what a model writes |
+//! | `python` | Python features that templates use |
+//! | `calls` | parser for tool calls in a model's output |
 
 use std::{borrow::Cow, fmt::Write, sync::OnceLock};
 
-use minijinja::{Environment, Error, Value, context};
+use minijinja::{Environment, Error, ErrorKind, Value, context};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -40,87 +40,99 @@ pub use self::{
     conversation::{Conversation, Message, MessageError, Tool},
 };
 
-/// How a model is spoken to; as JSON it is what a browser needs to know of it.
+/// Chat template of a model and the tokens it uses. Serialized as JSON, it is all that a browser needs for chat
+/// prompts.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ChatSource {
-    /// A Jinja template; without one the plain form is taken.
+    /// Jinja template of the model. Without one the plain form is used.
     pub template: Option<String>,
-    /// Another that is taken where there are tools, if the model has one of its own for that.
+    /// Separate Jinja template for conversations with tools, if the model has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_use: Option<String>,
-    /// The text of the token that begins a sequence.
+    /// Text of the begin-of-sequence token.
     #[serde(default)]
     pub bos_token: String,
-    /// The text of the token that ends one.
+    /// Text of the end-of-sequence token.
     #[serde(default)]
     pub eos_token: String,
 }
 
-/// How a conversation becomes a prompt.
+/// Compiled chat template, which turns conversations into prompts.
 #[derive(Debug)]
 pub struct ChatTemplate {
     source: ChatSource,
-    /// Has the templates that `source` has.
+    /// Compiled templates of `source`.
     environment: Environment<'static>,
-    /// The same with marks for special tokens, and the fingerprint of the tokenizer that these are of: the first one
-    /// that a conversation was encoded for.
+    /// Templates with marks for special tokens, and the fingerprint of the tokenizer they belong to: the first one that
+    /// a conversation was encoded for.
     marked: OnceLock<([u8; 32], Environment<'static>)>,
 }
 
-/// Why a conversation makes no prompt.
+/// Errors when turning a conversation into a prompt.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChatError {
-    /// The template is no Jinja, or uses what there is not.
+    /// Invalid Jinja, or a Jinja feature that is not supported.
     #[error("the chat template cannot be used: {0}")]
     Template(String),
-    /// The template's own words, such as that roles must alternate.
+    /// Error raised by the template itself, for example that roles must alternate.
     #[error("the model's chat template refuses this conversation: {0}")]
     Refused(String),
-    /// There are tools, of which the prompt would say nothing.
+    /// The conversation has tools, but the template ignores them.
     #[error("the model's chat template has no place for tools")]
     Tools,
-    /// The tokenizer cannot express it.
+    /// The tokenizer cannot encode the prompt.
     #[error(transparent)]
     Encode(#[from] EncodeError),
 }
 
-/// The names of the two templates.
+/// Names of the two templates in the environment.
 const DEFAULT: &str = "default";
 const TOOL_USE: &str = "tool_use";
-/// What a template has that teaches a model to put its calls between tags.
+/// Tag in templates that teach the model to wrap its calls in tags.
 const CALL_TAG: &str = "<tool_call>";
 
 impl ChatTemplate {
-    /// Compiles a template.
+    /// Compiles a chat template.
     ///
     /// # Errors
-    /// [`ChatError::Template`] if it is no Jinja.
+    /// [`ChatError::Template`] if the template is not valid Jinja, or needs a method, filter, test or function that is
+    /// not implemented: a short conversation is rendered with and without a tool, so that this is known before the
+    /// first client asks.
     pub fn new(source: ChatSource) -> Result<Self, ChatError> {
         let environment = compiled(&source, |template| template)?;
-        Ok(Self { source, environment, marked: OnceLock::new() })
+        let chat = Self { source, environment, marked: OnceLock::new() };
+        let tool = serde_json::json!({ "type": "function", "function": { "name": "f", "parameters": {} } });
+        let tool: Tool = tool.as_object().cloned().unwrap_or_default();
+        for tools in [Vec::new(), vec![tool]] {
+            let trial = Conversation { messages: vec![Message::new("user", "a")], tools };
+            if let Err(error @ ChatError::Template(_)) = chat.render(&trial, 0) {
+                return Err(error);
+            }
+        }
+        Ok(chat)
     }
 
-    /// Compiles what a server hands out.
+    /// Compiles a template from the JSON that a server sends.
     ///
     /// # Errors
-    /// [`ChatError::Template`] if these bytes are no [`ChatSource`] as JSON, or its template is no Jinja.
+    /// [`ChatError::Template`] if the bytes are not a [`ChatSource`] as JSON, or its template is not valid Jinja.
     pub fn from_json(json: &[u8]) -> Result<Self, ChatError> {
         Self::new(serde_json::from_slice(json).map_err(|error| ChatError::Template(error.to_string()))?)
     }
 
-    /// What it was compiled from.
+    /// Source that this template was compiled from.
     #[must_use]
     pub fn source(&self) -> &ChatSource {
         &self.source
     }
 
-    /// The text whose continuation is the assistant's next message. `now`: seconds since 1970, for templates that tell
-    /// the date.
+    /// Renders the prompt whose continuation is the assistant's next message. `now` is in seconds since 1970, for
+    /// templates that print the date.
     ///
     /// # Errors
-    /// [`ChatError::Refused`] if the template refuses the conversation, [`ChatError::Tools`] if there are tools of
-    /// which it says nothing.
+    /// [`ChatError::Refused`] if the template rejects the conversation, [`ChatError::Tools`] if there are tools but the
+    /// template ignores them.
     pub fn render(&self, conversation: &Conversation, now: i64) -> Result<String, ChatError> {
         let ChatSource { bos_token, eos_token, .. } = &self.source;
         self.render_with(&self.environment, [bos_token, eos_token], conversation, now)
@@ -150,18 +162,18 @@ impl ChatTemplate {
             return render(None).map_err(|error| refused(&error));
         }
         let text = render(Some(tools)).map_err(|error| refused(&error))?;
-        // Most templates that know nothing of tools leave them out.
+        // Most templates without tool support ignore `tools`.
         if render(None).is_ok_and(|without| without == text) { Err(ChatError::Tools) } else { Ok(text) }
     }
 
-    /// What finds calls of these tools in an answer. The form that it expects is the one that the template teaches.
+    /// Creates a reader for calls of these tools in an answer. It expects the form that the template teaches.
     #[must_use]
     pub fn call_reader(&self, tools: &[Tool]) -> CallReader {
         let tagged = self.template(true).is_some_and(|(_, template)| template.contains(CALL_TAG));
         CallReader::new(tools, tagged)
     }
 
-    /// The templates with marks for the special tokens of a tokenizer.
+    /// Templates with marks for the special tokens of a tokenizer.
     fn marked(&self, tokenizer: &Tokenizer) -> Result<Cow<'_, Environment<'static>>, ChatError> {
         let fingerprint = tokenizer.fingerprint();
         if let Some((of, environment)) = self.marked.get()
@@ -171,22 +183,22 @@ impl ChatTemplate {
         }
         let marks: &Marks = tokenizer.marks();
         let environment = compiled(&self.source, |template| marks.in_template(&template))?;
-        // One tokenizer's templates are kept; those for any other are compiled for each prompt.
+        // Only one tokenizer's templates are kept; those of others are compiled for each prompt.
         let _ = self.marked.set((fingerprint, environment.clone()));
         Ok(Cow::Owned(environment))
     }
 
-    /// The name and text of the template for conversations with tools or without, if there is one.
+    /// Name and text of the template for conversations with or without tools, if there is one.
     fn template(&self, with_tools: bool) -> Option<(&'static str, &str)> {
         let tool_use = self.source.tool_use.as_deref().filter(|_| with_tools).map(|template| (TOOL_USE, template));
         tool_use.or_else(|| Some((DEFAULT, self.source.template.as_deref()?)))
     }
 
-    /// The ids of the same, behind what begins a prompt of a model whose first token is `first`, unless the template
-    /// writes that itself.
+    /// Token ids of the rendered prompt. The tokens that begin a prompt (`first` is the model's begin-of-sequence
+    /// token) are added unless the template writes them itself.
     ///
     /// # Errors
-    /// As for [`render`](Self::render), and if the tokenizer cannot express the text.
+    /// As for [`render`](Self::render), and [`ChatError::Encode`] if the tokenizer cannot encode the text.
     pub fn encode(
         &self,
         tokenizer: &Tokenizer,
@@ -203,7 +215,7 @@ impl ChatTemplate {
         let mut prompt = render(&conversation)?;
         if marks.are_spelled_in(&prompt) {
             let veiled = conversation.map(&|text| text.chars().map(|c| marks.veil(c)).collect());
-            // A template that refuses these has looked at punctuation, and what it puts together is not known.
+            // A template that rejects these has inspected punctuation, so the tokens that it composes are unknown.
             if let Ok(veiled) = render(&veiled) {
                 prompt = marks.composed(&prompt, &veiled);
             }
@@ -214,22 +226,28 @@ impl ChatTemplate {
     }
 }
 
-/// An environment with the templates of a source, changed.
+/// Environment with the templates of a source, each passed through `change`.
 fn compiled(source: &ChatSource, change: impl Fn(String) -> String) -> Result<Environment<'static>, ChatError> {
     let mut environment = Environment::new();
     python::add_to(&mut environment);
     for (name, template) in [(DEFAULT, &source.template), (TOOL_USE, &source.tool_use)] {
         let Some(template) = template else { continue };
         environment
-            .add_template_owned(name, change(without_generation(template)))
+            .add_template_owned(name, change(python::rewritten(&without_generation(template))))
             .map_err(|error| ChatError::Template(error.to_string()))?;
     }
     Ok(environment)
 }
 
-/// The reason that a template gives says more than where in it that stands.
+/// Converts a template's error, preferring its reason over its position in the template.
 fn refused(error: &Error) -> ChatError {
-    ChatError::Refused(error.detail().map_or_else(|| error.to_string(), ToOwned::to_owned))
+    let reason = error.detail().map_or_else(|| error.to_string(), ToOwned::to_owned);
+    match error.kind() {
+        ErrorKind::UnknownMethod | ErrorKind::UnknownFilter | ErrorKind::UnknownTest | ErrorKind::UnknownFunction => {
+            ChatError::Template(reason)
+        }
+        _ => ChatError::Refused(reason),
+    }
 }
 
 fn plain(messages: &[Message]) -> String {
@@ -248,8 +266,8 @@ fn plain(messages: &[Message]) -> String {
     prompt
 }
 
-/// transformers marks what an assistant said by a tag of its own, for training; for a prompt it says nothing. What it
-/// does to white space stays.
+/// Removes the `generation` tags with which transformers marks assistant text for training. They have no effect on a
+/// prompt; their effect on white space is kept.
 fn without_generation(template: &str) -> String {
     let (mut out, mut rest) = (String::with_capacity(template.len()), template);
     while let Some(begin) = rest.find("{%") {
@@ -296,8 +314,8 @@ mod tests {
         assert_eq!(prompt, "System:  Be brief. \n\nUser: Hello\n\nAssistant: Hi\n\nUser: Why?\n\nAssistant:");
     }
 
-    /// Written for this test in the manner of published ones: blocks on lines of their own, methods and slices of
-    /// Python.
+    /// Template written for this test in the style of published ones: blocks on lines of their own, Python's methods
+    /// and slices.
     #[test]
     fn templates_mean_what_they_mean_in_python() {
         let source = "\
@@ -365,7 +383,7 @@ mod tests {
         assert!(matches!(ChatTemplate::new(broken), Err(ChatError::Template(_))));
     }
 
-    /// The form is the one that the template for tools teaches.
+    /// The reader expects the form that the template for tools teaches.
     #[test]
     fn calls_are_expected_in_the_templates_form() {
         let bare = "{\"name\": \"f\", \"parameters\": {}}";
@@ -377,13 +395,21 @@ mod tests {
     }
 
     #[test]
+    fn a_template_is_refused_before_its_first_conversation() {
+        for source in ["{{ messages[0].content.encode('utf-8') }}", "{% if tools %}{{ tools | nofilter }}{% endif %}"] {
+            assert!(matches!(chat_of(source), Err(ChatError::Template(_))), "{source}");
+        }
+        assert!(chat_of("{{ raise_exception('system message needed') }}").is_ok());
+    }
+
+    #[test]
     fn marks_for_training_say_nothing() {
         let source = "a\n{%- generation -%}\n  b\n{%- endgeneration %}\n{% generation %}c{% endgeneration %}";
         assert_eq!(chat_of(source).unwrap().render(&Conversation::default(), 0).unwrap(), "abc");
     }
 
-    /// Special tokens in a message, a call or a tool stay text; the template's own do not, and its first token is not
-    /// written twice.
+    /// Special tokens in a message, a call or a tool stay text; the template's own become ids, and its first token is
+    /// not repeated.
     #[cfg(not(target_arch = "wasm32"))]
     #[test]
     fn a_message_cannot_end_itself() {

@@ -1,36 +1,36 @@
-//! What can go wrong while loading a model and while running it.
+//! Errors from loading and running a model.
 //!
-//! Every variant is one cause and carries the values that explain it. Nothing here is a
-//! sentence to parse: callers match on variants.
+//! Each variant is one cause and carries the values that explain it. Callers match on variants instead of parsing
+//! messages.
 
-/// Why a model or a tokenizer could not be loaded.
+/// Errors from loading a model or a tokenizer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// The operating system could not give us the bytes.
+    /// I/O error from the operating system.
     #[error("reading failed: {0}")]
     Io(#[from] std::io::Error),
-    /// The path names neither a `.gguf` nor a `.safetensors` file nor a folder that holds one.
+    /// The path is neither a `.gguf` nor a `.safetensors` file, nor a folder that holds one.
     #[error("{path}: not a .gguf or .safetensors file, nor a folder with model.safetensors and config.json")]
     UnknownFormat {
-        /// The path as it was given.
+        /// Path as given by the caller.
         path: String,
     },
-    /// A folder without a whole checkpoint.
+    /// The folder does not hold a complete checkpoint.
     #[error("{path}: no model.safetensors with a config.json; {found}")]
     IncompleteFolder {
-        /// The folder.
+        /// Path of the incomplete folder.
         path: String,
-        /// What is there.
+        /// Files found in the folder.
         found: String,
     },
-    /// A safetensors file alone, which was not made of a whole checkpoint.
+    /// A single safetensors file without embedded settings: it is not one of this crate's single-file checkpoints.
     #[error("a safetensors file that does not say what its model is: it needs its config.json")]
     NoSettings,
-    /// The index of a checkpoint names a file that is not beside it.
+    /// A file named in the index of a checkpoint is missing from the folder.
     #[error("model.safetensors.index.json names {name}, which is not beside it")]
     MissingShard {
-        /// The file.
+        /// Name of the missing file.
         name: String,
     },
     /// The first four bytes are not `GGUF`.
@@ -42,276 +42,275 @@ pub enum LoadError {
     /// A GGUF version other than 2 and 3.
     #[error("GGUF version {found} is not supported (2 and 3 are)")]
     GgufVersion {
-        /// The version found.
+        /// Version number in the file.
         found: u32,
     },
-    /// A GGUF file for processors of the other byte order.
+    /// A big-endian GGUF file.
     #[error("a big-endian GGUF file; little-endian ones are read")]
     BigEndian,
-    /// One of the files that a model is split into, under a name that does not tell the others'.
+    /// One part of a split GGUF file, under a name from which the other parts' names cannot be derived.
     #[error(
         "a part of a GGUF file that is split into {parts}; named NAME-00001-of-{parts:05}.gguf and so on they are read together, and `gguf-split --merge` makes one of them"
     )]
     SplitGguf {
-        /// How many there are.
+        /// Number of parts in total.
         parts: u64,
     },
-    /// One of the files that a GGUF model is split into is not there.
+    /// One part of a split GGUF model is missing.
     #[error("{name}, a part of this model, is not beside it")]
     MissingPart {
-        /// The file.
+        /// Name of the missing file.
         name: String,
     },
-    /// Bytes between two tensors, or behind the last, that belong to none: what is stored is not what is declared.
+    /// Bytes between two tensors or after the last one that belong to no tensor: the stored data differs from the
+    /// declared types or shapes.
     #[error("{bytes} bytes behind tensor {name} belong to no tensor: its type or shape is not as declared")]
     Gap {
-        /// The tensor before them.
+        /// Name of the tensor before the gap.
         name: String,
-        /// How many they are.
+        /// Size of the gap in bytes.
         bytes: u64,
     },
-    /// The file ends before what it announces.
+    /// The file ends before the data that it declares.
     #[error("{what} at byte {offset} needs {needed} bytes, {remaining} remain")]
     Truncated {
-        /// What was being read.
+        /// Item that was being read.
         what: String,
-        /// Where it starts, in bytes from the beginning.
+        /// Byte offset of the item from the start of the file.
         offset: u64,
-        /// How many bytes it claims.
+        /// Declared size of the item in bytes.
         needed: u64,
-        /// How many bytes the file still has.
+        /// Number of bytes left in the file.
         remaining: u64,
     },
-    /// Two tensors claim the same bytes.
+    /// Two tensors occupy the same bytes.
     #[error("tensor {name} begins at byte {offset}, before the one ahead of it has ended at {end}")]
     Overlap {
-        /// The tensor that begins too early.
+        /// Name of the tensor that starts too early.
         name: String,
-        /// Where it begins, in bytes from the beginning.
+        /// Byte offset of its start in the file.
         offset: u64,
-        /// Where the tensor before it ends.
+        /// Byte offset of the end of the tensor before it.
         end: u64,
     },
-    /// The weights do not fit into the memory that is left.
+    /// Not enough memory for the weights.
     #[error("no memory for {what} of {needed} bytes")]
     OutOfMemory {
-        /// What was to be stored.
+        /// Item to be allocated.
         what: String,
-        /// Its size in bytes.
+        /// Size of the item in bytes.
         needed: u64,
     },
-    /// A loader that has already failed was used again.
+    /// Use of a loader that has already failed.
     #[error("loading has already failed")]
     AfterFailure,
-    /// A count, length or size beyond what any real file holds.
+    /// A count, length or size beyond that of any real file.
     #[error("{what} is {found}, more than the limit of {limit}")]
     OverLimit {
-        /// What was counted.
+        /// Name of the quantity.
         what: String,
-        /// The value found.
+        /// Value found in the file.
         found: u64,
-        /// The largest value accepted.
+        /// Largest accepted value.
         limit: u64,
     },
-    /// A byte sequence that should be UTF-8 is not.
+    /// Text in the file is not valid UTF-8.
     #[error("{what} at byte {offset} is not UTF-8")]
     NotUtf8 {
-        /// What was being read.
+        /// Item that was being read.
         what: String,
-        /// Where it starts, in bytes from the beginning.
+        /// Byte offset of the item from the start of the file.
         offset: u64,
     },
-    /// A GGUF metadata value of an unknown type.
+    /// Unknown type code of a GGUF metadata value.
     #[error("metadata {key}: unknown value type {code}")]
     MetadataTypeCode {
-        /// The metadata key.
+        /// Key of the metadata entry.
         key: String,
-        /// The type code found.
+        /// Type code in the file.
         code: u32,
     },
-    /// The same metadata key or tensor name occurs twice.
+    /// A metadata key or tensor name occurs twice.
     #[error("{name} is defined twice")]
     Duplicate {
-        /// The repeated name.
+        /// Name that is repeated.
         name: String,
     },
-    /// A required setting is absent.
+    /// A required setting is missing.
     #[error("setting {key} is missing")]
     MissingSetting {
-        /// GGUF metadata key or name of the field in `config.json`.
+        /// GGUF metadata key or field of `config.json`.
         key: String,
     },
-    /// A setting has a value that makes no sense (wrong type, zero, not finite, …).
+    /// A setting has an invalid value (wrong type, zero, not finite, …).
     #[error("setting {key} is {found}, expected {expected}")]
     InvalidSetting {
-        /// GGUF metadata key or name of the field in `config.json`.
+        /// GGUF metadata key or field of `config.json`.
         key: String,
-        /// The value found.
+        /// Value found in the file.
         found: String,
-        /// What would have been accepted.
+        /// Description of accepted values.
         expected: &'static str,
     },
-    /// A setting asks for something that this crate does not compute. Refused rather than ignored:
-    /// ignoring it would give wrong logits.
+    /// A setting requires a feature that this crate does not implement. Ignoring it would give wrong logits.
     #[error("{what} {found} is not supported")]
     Unsupported {
-        /// The feature.
+        /// Name of the feature.
         what: &'static str,
-        /// The value found.
+        /// Value found in the file.
         found: String,
     },
-    /// A model with an encoder, which is no [`Model`](crate::Model).
+    /// The model is an encoder-decoder, which [`Model`](crate::Model) cannot load.
     #[error(
         "{found} is an encoder-decoder: EncoderDecoder::open loads it, Model::open loads models without an encoder"
     )]
     EncoderDecoder {
-        /// Its `model_type` or `general.architecture`.
+        /// Value of `model_type` or `general.architecture`.
         found: String,
     },
-    /// A setting that nobody here knows. Refused rather than ignored: it may change what is to be computed.
+    /// A setting that this crate does not know. It is rejected because it may change the computation.
     #[error("setting {key} = {found} is not known here; ignoring it could give wrong logits")]
     UnknownSetting {
-        /// GGUF metadata key or name of the field in `config.json`.
+        /// GGUF metadata key or field of `config.json`.
         key: String,
-        /// Its value.
+        /// Value of the setting.
         found: String,
     },
-    /// `config.json` is not JSON, or not of the expected form.
+    /// `config.json` is not valid JSON, or a field has an unexpected type.
     #[error("config.json: {0}")]
     Config(#[from] serde_json::Error),
-    /// The safetensors container itself is malformed.
+    /// The safetensors container is malformed.
     #[error("safetensors: {0}")]
     Safetensors(#[from] safetensors::SafeTensorError),
-    /// A weight is absent.
+    /// A required weight is missing.
     #[error("tensor {name} is missing")]
     MissingTensor {
-        /// The name looked for.
+        /// Name of the missing tensor.
         name: String,
     },
-    /// A weight has another shape than the settings imply.
+    /// A weight's shape differs from the one that the settings imply.
     #[error("tensor {name} has shape {found:?}, expected {expected:?}")]
     TensorShape {
-        /// The tensor.
+        /// Name of the mismatched tensor.
         name: String,
-        /// Shape expected, outermost dimension first.
+        /// Expected shape, outermost dimension first.
         expected: Vec<usize>,
-        /// Shape found, outermost dimension first.
+        /// Shape in the file, outermost dimension first.
         found: Vec<u64>,
     },
-    /// A weight is stored in a type that this crate cannot compute with.
+    /// A weight has an element type that is not supported.
     #[error("tensor {name} has element type {dtype}, which is not supported")]
     TensorType {
-        /// The tensor.
+        /// Name of the unsupported tensor.
         name: String,
-        /// The element type, by name or by its GGUF code.
+        /// Element type, by name or by its GGUF code.
         dtype: String,
     },
-    /// Rows of a quantized weight do not consist of whole blocks.
+    /// The rows of a quantized weight are not a whole number of blocks.
     #[error("tensor {name}: rows of {columns} elements are not whole blocks of {block}")]
     PartialBlock {
-        /// The tensor.
+        /// Name of the quantized tensor.
         name: String,
-        /// Elements per row.
+        /// Number of elements per row.
         columns: usize,
-        /// Elements per block of its type.
+        /// Number of elements per block of the type.
         block: usize,
     },
-    /// The file holds a weight that the architecture, as implemented, has no use for. Refused,
-    /// because leaving it out would give wrong logits.
+    /// The file has a weight that the implemented architecture does not use. Ignoring it would give wrong logits.
     #[error("tensor {name} is not part of the architecture as implemented")]
     UnexpectedTensor {
-        /// The tensor.
+        /// Name of the unexpected tensor.
         name: String,
     },
-    /// A vocabulary from which no tokenizer is made here.
+    /// The file's vocabulary cannot be turned into a tokenizer.
     #[error("{found} is not known here: its tokenizer.json is needed")]
     NoTokenizer {
-        /// What is there.
+        /// Description of the vocabulary found.
         found: String,
     },
-    /// `tokenizer.json` could not be understood.
+    /// `tokenizer.json` cannot be parsed.
     #[error("tokenizer.json: {0}")]
     Tokenizer(String),
 }
 
-/// Why a forward pass was refused. No cache has changed when one is returned.
+/// Errors from a forward pass. When one is returned, no cache has changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
-    /// A token id outside the vocabulary.
+    /// A token id is outside the vocabulary.
     #[error("chunk {chunk}: token {token} at index {index} is outside the vocabulary of {vocab_size}")]
     TokenOutOfRange {
-        /// Which chunk of the batch.
+        /// Index of the chunk in the batch.
         chunk: usize,
-        /// Which of its tokens.
+        /// Index of the token in the chunk.
         index: usize,
-        /// The id.
+        /// Token id that is out of range.
         token: u32,
-        /// Ids are below this.
+        /// Vocabulary size; valid ids are below it.
         vocab_size: usize,
     },
-    /// The tokens do not fit behind what the cache already holds.
+    /// The chunk's tokens exceed the context length.
     #[error("chunk {chunk}: {cached} cached and {added} new tokens exceed the context of {context_length}")]
     ContextExceeded {
-        /// Which chunk of the batch.
+        /// Index of the chunk in the batch.
         chunk: usize,
-        /// Tokens in the cache.
+        /// Number of tokens in the cache.
         cached: usize,
-        /// Tokens to be added.
+        /// Number of tokens to be added.
         added: usize,
-        /// Tokens the model was made for.
+        /// Context length of the model.
         context_length: usize,
     },
-    /// Wanted positions must be strictly ascending indices into the chunk's tokens.
+    /// Positions must be strictly ascending indices into the chunk's tokens.
     #[error("chunk {chunk}: position {position} is out of order or not below {tokens}")]
     Position {
-        /// Which chunk of the batch.
+        /// Index of the chunk in the batch.
         chunk: usize,
-        /// The offending position.
+        /// First invalid position.
         position: usize,
         /// Number of tokens in the chunk.
         tokens: usize,
     },
-    /// A branch that leaves no line there, has no tokens, or belongs to a model that reads none.
+    /// A branch does not start on its parent line, has no tokens, or the model does not support branches.
     #[error("chunk {chunk}: branch {branch} leaves no line of the text that can be read")]
     Branch {
-        /// Which chunk of the batch.
+        /// Index of the chunk in the batch.
         chunk: usize,
-        /// Which of the branches of its cache, counted from 1.
+        /// Number of the branch in its cache, counted from 1.
         branch: usize,
     },
-    /// There is no memory for the KV cache. What was there stays.
+    /// Not enough memory for the KV cache. Its contents are unchanged.
     #[error("there is no memory for {needed} bytes of a KV cache")]
     OutOfMemory {
-        /// Bytes that were asked for.
+        /// Requested size in bytes.
         needed: usize,
     },
-    /// A source without a token: nothing to attend to.
+    /// A source is empty, so the decoder has nothing to attend to.
     #[error("source {source_index} has no tokens")]
     EmptySource {
-        /// Which of the sources.
+        /// Index of the source in the call.
         source_index: usize,
     },
     /// The source was encoded by a model of another shape.
     #[error("chunk {chunk}: the source belongs to a model of another shape")]
     SourceMismatch {
-        /// Which chunk of the batch.
+        /// Index of the chunk in the batch.
         chunk: usize,
     },
-    /// The cache was made by a model of another shape.
+    /// The cache was created by a model of another shape.
     #[error("chunk {chunk}: the cache belongs to a model of another shape")]
     CacheMismatch {
-        /// Which chunk of the batch.
+        /// Index of the chunk in the batch.
         chunk: usize,
     },
 }
 
-/// Why text could not be turned into tokens.
+/// Error from the tokenizer: the text cannot be encoded.
 #[derive(Debug, thiserror::Error)]
 #[error("encoding failed: {0}")]
 pub struct EncodeError(pub(crate) String);
 
-/// A setting that makes no sense.
+/// Constructs [`LoadError::InvalidSetting`].
 pub(crate) fn invalid(key: &str, found: impl ToString, expected: &'static str) -> LoadError {
     LoadError::InvalidSetting { key: key.to_owned(), found: found.to_string(), expected }
 }

@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 //!
-//! # How a token becomes logits
+//! # From tokens to logits
 //!
 //! ```text
 //! GGUF file ─┐
@@ -8,41 +8,38 @@
 //! HF folder ─┘  (a stream)
 //! ```
 //!
-//! | room | what is in it |
+//! | module | contents |
 //! |---|---|
-//! | `family` | what describes a model: its shape, what its blocks compute, the one list of its weights; families |
-//! | `container` | files with weights, read as streams |
-//! | `chat` | conversations to prompts |
-//! | `forward` | KV caches, the blocks, logits |
-//! | `kernels` | products, attention and norms on vectors; threads |
+//! | `family` | model descriptions: shape, block computations, the list of weights; model families |
+//! | `container` | weight files, read as streams |
+//! | `chat` | chat templates, from conversation to prompt |
+//! | `forward` | KV caches, transformer blocks, logits |
+//! | `kernels` | vectorized products, attention and norms; thread pool |
 //!
-//! An [`EncoderDecoder`] is a model that first reads a [`Source`], with chunks, caches and logits like a [`Model`]'s.
-//! A [`StoredModel`] is the same file without kernels, for who computes elsewhere.
-//! [`Logits`] also has the hidden state that each row comes from. [`HeadsFile`] reads small linear heads that were
-//! trained on it.
+//! An [`EncoderDecoder`] first encodes a [`Source`]; its chunks, caches and logits are like those of a [`Model`]. A
+//! [`StoredModel`] is a model file without kernels, for backends that compute elsewhere. [`Logits`] also holds the
+//! hidden state of each row. [`HeadsFile`] reads small linear heads trained on hidden states.
 //!
-//! Hidden states are plain slices in a [`Scratch`]; the kernels are our own, because weights should be read once
-//! for a few rows as for one. Forward passes that take long enough are split over [`threads`].
+//! Hidden states are plain slices in a [`Scratch`]. The kernels are our own because weights must be read once for
+//! several rows, as for one. Long forward passes are split over [`threads`].
 //!
 //! # Guarantees
 //!
-//! - **The same bits everywhere.** The logits and hidden state of a position have the same bits however its
-//!   tokens were grouped into calls, whatever other sequences are in the batch, after any rollback and
-//!   refill, with every number of threads, on every instruction set and in every build for the browser. Greedy decoding
-//!   with speculation therefore gives the text of greedy decoding without. It holds because each output element is one
-//!   sum in an order that is fixed by its length, of operations that IEEE 754 defines to the last bit. (NaN has many
-//!   representations, and which one a broken model gives is not fixed.)
-//! - **A failed forward pass changes nothing** that a later one can see.
-//! - **Any bytes** given to a loader give a model or a typed error; allocations are bounded by the input's size.
-//! - **Memory** is at most 1.3 × the file, while it loads and after, plus caches and the [`Scratch`]; a forward pass
-//!   that is no larger than one before allocates nothing but a cache's next page.
-//! - **Nothing is ignored silently**: settings that nobody here knows and tensors that nobody uses are refused by
-//!   their names.
+//! - **Identical bits everywhere.** The logits and hidden state of a position have the same bits for every grouping of
+//!   tokens into calls, every batch, rollback and refill, every thread count, every instruction set and every browser
+//!   build. Greedy decoding with speculation therefore gives the same text as without. Each output element is one sum,
+//!   in an order fixed by its length, of operations that IEEE 754 defines to the last bit. (NaN has many
+//!   representations, and the one that a broken model gives is not fixed.)
+//! - **A failed forward pass** has no effect that a later one can see.
+//! - **Any bytes** given to a loader give a model or a typed error; allocations are bounded by the size of the input.
+//! - **Memory** is at most 1.3 × the file size, during and after loading, plus caches and the [`Scratch`]. A forward
+//!   pass no larger than an earlier one allocates nothing except new cache pages.
+//! - **Nothing is ignored silently.** Unknown settings and unused tensors are rejected by name.
 //!
 //! # Not guaranteed
 //!
-//! - Big-endian machines.
-//! - Speed with long contexts: caches are f32.
+//! - Support for big-endian machines.
+//! - Speed at long context lengths: caches are f32.
 
 #[cfg(feature = "chat")]
 mod chat;
@@ -51,6 +48,7 @@ mod error;
 mod family;
 mod forward;
 mod kernels;
+pub mod shapes;
 #[cfg(feature = "tokenizers")]
 mod stop;
 pub mod threads;
@@ -92,29 +90,29 @@ pub use stop::{Reach, StopStrings, TokenTexts};
 #[cfg(feature = "tokenizers")]
 pub use tokenizer::{TextStream, Tokenizer};
 
-/// The instruction set that this process multiplies with, such as `avx512` or `portable`: the fastest that the
-/// processor has, unless the environment variable `OUTRIDER_ISA` names another that it has too. Other names in it are
-/// ignored here; [`check_instruction_set`] refuses them.
+/// Name of the instruction set in use, such as `avx512` or `portable`. It is the fastest that the processor supports,
+/// unless the environment variable `OUTRIDER_ISA` names another supported one. Unsupported names are ignored here and
+/// rejected by [`check_instruction_set`].
 #[must_use]
 pub fn instruction_set() -> &'static str {
     kernels::isa::Isa::current().name()
 }
 
-/// `OUTRIDER_ISA` names an instruction set that this processor does not have, or none at all.
+/// Error for an `OUTRIDER_ISA` that is unknown or not supported by this processor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("OUTRIDER_ISA is \"{found}\", which this processor has no kernels for: it can be {}, or not set", available.join(", "))]
 pub struct UnknownInstructionSet {
-    /// What it names.
+    /// Value of `OUTRIDER_ISA`.
     pub found: String,
-    /// What it may name here, the fastest first.
+    /// Supported names, fastest first.
     pub available: Vec<&'static str>,
 }
 
-/// Whether `OUTRIDER_ISA`, if it is set, names an instruction set that this processor has. Programs ask at their start,
-/// so that nobody measures another than they meant.
+/// Checks that `OUTRIDER_ISA`, if set, names an instruction set that this processor supports. Programs call this at
+/// startup, so that a benchmark cannot run on another instruction set than intended.
 ///
 /// # Errors
-/// If it does not.
+/// [`UnknownInstructionSet`] if the name is unknown or not supported.
 pub fn check_instruction_set() -> Result<(), UnknownInstructionSet> {
     use kernels::isa::Isa;
     let available = || Isa::available().into_iter().map(Isa::name).collect();

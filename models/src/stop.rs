@@ -1,33 +1,33 @@
-//! Stop strings: where a text ends that is read as it is written.
+//! Stop strings in streamed text.
 //!
-//! Text that could be the beginning of a stop string waits until it is known whether it is: what has been given is
-//! never taken back, and never contains any part of a stop string that then came.
+//! Text that may be the beginning of a stop string is held back until this is decided. Returned text is never taken
+//! back and never contains any part of a stop string that followed.
 
 use std::collections::VecDeque;
 
 use crate::tokenizer::{TextStream, Tokenizer};
 
-/// What ends a text.
+/// List of strings that end a text.
 #[derive(Debug, Clone, Default)]
 pub struct StopStrings(Vec<String>);
 
-/// How far a text goes.
+/// Result of searching a text for stop strings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// Up to a stop string, which begins at this byte.
+    /// Stop string found, starting at this byte.
     Stop(usize),
-    /// So many bytes are no part of a stop string, whatever follows.
+    /// No stop string found. This many bytes cannot be part of one, whatever follows.
     Certain(usize),
 }
 
 impl StopStrings {
-    /// Those of a list that are not empty.
+    /// Creates a list; empty strings are dropped.
     #[must_use]
     pub fn new(strings: Vec<String>) -> Self {
         Self(strings.into_iter().filter(|string| !string.is_empty()).collect())
     }
 
-    /// How far a text goes that may be continued.
+    /// Searches a text that may be continued.
     #[must_use]
     pub fn reach(&self, text: &str) -> Reach {
         if let Some(begin) = self.0.iter().filter_map(|stop| text.find(stop)).min() {
@@ -37,52 +37,52 @@ impl StopStrings {
     }
 }
 
-/// The length of the longest end of `text` that `stop` begins with, but is not all of.
+/// Length of the longest suffix of `text` that is a proper prefix of `stop`.
 fn overlap(text: &str, stop: &str) -> usize {
     let longest = text.len().min(stop.len() - 1);
     (1..=longest).rev().find(|&length| stop.is_char_boundary(length) && text.ends_with(&stop[..length])).unwrap_or(0)
 }
 
-/// The texts of tokens one by one, up to a stop string.
+/// Text of each token, up to a stop string.
 ///
-/// A token waits while its text may belong to a stop string. All texts together are what [`TextStream`] gives, up to
-/// the stop string if one comes.
+/// A token is held back while its text may belong to a stop string. The texts together equal the output of
+/// [`TextStream`] up to the first stop string.
 #[derive(Debug, Clone, Default)]
 pub struct TokenTexts {
     stream: TextStream,
     stops: StopStrings,
-    /// Texts of the tokens that wait. Together they hold no stop string.
+    /// Texts of the tokens held back. Together they contain no stop string.
     waiting: VecDeque<String>,
     has_stopped: bool,
 }
 
 impl TokenTexts {
-    /// The state before the first token; `stream` knows what stands before that.
+    /// Creates the state before the first token; `stream` holds the preceding text.
     #[must_use]
     pub fn new(stops: StopStrings, stream: TextStream) -> Self {
         Self { stops, stream, ..Self::default() }
     }
 
-    /// The text of a token alone, were it the next (see [`TextStream::text_of`]).
+    /// Text of token `id` alone if it came next (see [`TextStream::text_of`]).
     #[must_use]
     pub fn text_of(&self, tokenizer: &Tokenizer, id: u32) -> String {
         self.stream.text_of(tokenizer, id)
     }
 
-    /// The texts of the tokens that have become certain with another, the longest waiting first. Nothing follows a stop
-    /// string: its tokens, and all behind it, get no text.
+    /// Adds a token and returns the texts of all tokens that have become certain, oldest first. The tokens of a stop
+    /// string and those after it get no text.
     pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> Vec<String> {
         let text = self.stream.push(tokenizer, id);
         self.add(text)
     }
 
-    /// The texts of the tokens that wait, at the end of the text; and what stands for bytes that make no character.
+    /// Ends the text and returns the texts of the tokens held back, and the replacement for an incomplete character.
     pub fn finish(&mut self) -> (Vec<String>, String) {
         let rest = if self.has_stopped { String::new() } else { self.stream.finish() };
         (self.waiting.drain(..).collect(), rest)
     }
 
-    /// Whether a stop string has come.
+    /// Returns true once a stop string has been found.
     #[must_use]
     pub fn has_stopped(&self) -> bool {
         self.has_stopped
@@ -112,7 +112,7 @@ impl TokenTexts {
         given
     }
 
-    /// The texts that begin before this byte, the last of them cut there.
+    /// Texts that begin before byte `end`; the last one is cut there.
     fn before(&mut self, mut end: usize) -> Vec<String> {
         let mut given = Vec::new();
         for mut text in self.waiting.drain(..) {
@@ -134,7 +134,7 @@ mod tests {
 
     use super::*;
 
-    /// What is given with each piece, then at the end, and whether a stop string came.
+    /// Texts returned with each piece and at the end, and the value of `has_stopped`.
     fn given(stops: &[&str], pieces: &[&str]) -> (Vec<Vec<String>>, bool) {
         let mut texts =
             TokenTexts::new(StopStrings::new(stops.iter().map(|&stop| stop.to_owned()).collect()), TextStream::new());
@@ -156,12 +156,12 @@ mod tests {
         check(&["\n\n"], &["a\n", "\nb", "c"], &[&[], &["a"], &[], &[]], true);
         check(&["END"], &["x", "E", "N"], &[&["x"], &[], &[], &["E", "N"]], false);
         check(&["END"], &["x", "E", "N", "D."], &[&["x"], &[], &[], &[], &[]], true);
-        // A token without a text, such as half a character, comes with those around it.
+        // A token without text, such as half a character, is returned with its neighbours.
         check(&["éé"], &["", "é", "", "éa"], &[&[""], &[], &[], &[], &[]], true);
         check(&["", "b"], &["a", "cbd"], &[&["a"], &["c"], &[]], true);
     }
 
-    /// However a text is cut into tokens, what is given is the text up to the first stop string.
+    /// The returned text ends at the first stop string, however the text is cut into tokens.
     #[test]
     fn every_way_to_cut_a_text_gives_the_same() {
         let text = "ab\n\nabEND cEN";

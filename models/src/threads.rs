@@ -1,45 +1,45 @@
-//! How many threads a forward pass may use.
+//! Number of threads in a forward pass.
 //!
-//! Natively that is as many as the machine has processors for us, unless `OUTRIDER_THREADS` or [`set`] says otherwise.
-//! In a browser it is the page's worker and those that it lets `work`. Logits have the same bits for every number.
+//! Natively the default is the number of available processors; `OUTRIDER_THREADS` or [`set`] override it. In a browser
+//! it is the page's worker plus the workers that call `work`. Logits have the same bits for every number.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::kernels::pool;
 
-/// Not asked for yet.
+/// Value of `LIMIT` before the first read.
 const UNKNOWN: usize = 0;
 
 static LIMIT: AtomicUsize = AtomicUsize::new(UNKNOWN);
 
-/// How many threads a forward pass that is worth splitting runs on, the caller's own included.
+/// Number of threads that a large forward pass uses, including the calling thread.
 pub fn count() -> usize {
     pool::threads(limit())
 }
 
-/// Lets forward passes that begin from now on use `count` threads, the caller's own included; 0 counts as 1.
+/// Sets the number of threads for forward passes that begin later, including the calling thread; 0 counts as 1.
 ///
-/// In a browser there are never more than the workers that have been given to `work`, and the caller.
+/// In a browser the number is capped by the calling worker plus the workers that call `work`.
 pub fn set(count: usize) {
     LIMIT.store(count.max(1), Relaxed);
 }
 
-/// Gives the calling Web Worker to the forward passes of this module's memory; it never returns.
+/// Lends the calling Web Worker to the forward passes of this module's memory; never returns.
 ///
-/// For builds with shared memory: each worker is its own instance of the module.
+/// Requires a build with shared memory, in which each worker has its own instance of the module.
 #[cfg(target_arch = "wasm32")]
 pub fn work() -> ! {
     pool::work()
 }
 
-/// Tells the forward passes of this module's memory that a Web Worker has trapped inside of `work`: whoever waits for
-/// what it has begun panics, rather than wait for ever.
+/// Reports that a Web Worker has trapped inside `work`. Threads waiting for its results panic instead of waiting
+/// forever.
 #[cfg(target_arch = "wasm32")]
 pub fn give_up() {
     pool::give_up();
 }
 
-/// What was set, or what is there: the number is the same for whoever asks first.
+/// Configured or default number of threads. The first caller determines the default for all.
 pub(crate) fn limit() -> usize {
     match LIMIT.load(Relaxed) {
         UNKNOWN => {

@@ -1,4 +1,4 @@
-//! Text to token ids and back.
+//! Tokenizer: text to token ids and back.
 
 use std::{
     collections::BTreeSet,
@@ -23,13 +23,13 @@ pub struct Tokenizer {
     inner: Arc<tokenizers::Tokenizer>,
     spelling: Spelling,
     marks: Marks,
-    /// Made for the first conversation.
+    /// Encoder for chat prompts, created for the first conversation.
     marked: OnceLock<MarkedEncoder>,
     vocab_size: usize,
-    /// In bytes, as it stands in the vocabulary: what it is in a text is no longer.
+    /// Longest token in bytes, as stored in the vocabulary. Its text is never longer.
     longest_token: usize,
     fingerprint: [u8; 32],
-    /// The ids that its template puts before a text, if it has one.
+    /// Ids that its template puts before a text, if it has a template.
     beginning: Option<Vec<u32>>,
 }
 
@@ -41,7 +41,7 @@ impl Tokenizer {
     pub fn from_bytes(json: &[u8]) -> Result<Self, LoadError> {
         let refused = |error: tokenizers::Error| LoadError::Tokenizer(error.to_string());
         let mut inner = tokenizers::Tokenizer::from_bytes(json).map_err(refused)?;
-        // Limits of a training run, which are none of a prompt's.
+        // Truncation and padding are limits of a training run and do not apply to prompts.
         inner.with_truncation(None).map_err(refused)?.with_padding(None);
         let beginning = beginning(&inner);
         let entries: BTreeSet<(u32, String)> =
@@ -54,9 +54,8 @@ impl Tokenizer {
         Ok(Self { inner, spelling, marks, marked, vocab_size, longest_token, fingerprint, beginning })
     }
 
-    /// The token ids of `text`. No token is added at either end. Special tokens that are spelled out in `text` become
-    /// their ids, as in the reference implementation; text that is not trusted should not reach this function with them
-    /// in it.
+    /// Encodes `text` without adding tokens at either end. Special tokens spelled out in `text` become their ids, as in
+    /// the reference implementation, so untrusted text should not contain them.
     ///
     /// # Errors
     /// [`EncodeError`] if the vocabulary cannot express the text.
@@ -65,8 +64,7 @@ impl Tokenizer {
         Ok(encoding.get_ids().to_vec())
     }
 
-    /// The ids of a prompt: what the tokenizer's template puts before a text, or without one the model's
-    /// begin-of-sequence token, if it has one; then the text's.
+    /// Encodes a prompt: the prefix of the tokenizer's template, or without a template `bos` if given, then the text.
     ///
     /// # Errors
     /// As for [`encode`](Self::encode).
@@ -76,13 +74,13 @@ impl Tokenizer {
         Ok(ids)
     }
 
-    /// One more than the largest id. Models may have more rows than that, never fewer.
+    /// One more than the largest id. Models may have more rows than this, never fewer.
     #[must_use]
     pub fn vocab_size(&self) -> usize {
         self.vocab_size
     }
 
-    /// The most bytes of text that a token is.
+    /// Largest number of bytes of text in a token.
     #[must_use]
     pub fn longest_token(&self) -> usize {
         self.longest_token
@@ -104,25 +102,24 @@ impl Tokenizer {
         self.fingerprint
     }
 
-    /// The id of a token given as it is stored in the vocabulary.
+    /// Id of a token given as it is stored in the vocabulary.
     #[must_use]
     pub fn token_id(&self, token: &str) -> Option<u32> {
         self.inner.token_to_id(token)
     }
 
-    /// A token as it is stored in the vocabulary, given by its id.
+    /// Token as it is stored in the vocabulary, given by its id.
     #[must_use]
     pub fn token(&self, id: u32) -> Option<String> {
         self.inner.id_to_token(id)
     }
 
-    /// The marks of special tokens, which [`encode_marked`](Self::encode_marked) reads.
+    /// Marks of special tokens, as read by [`encode_marked`](Self::encode_marked).
     pub(crate) fn marks(&self) -> &Marks {
         &self.marks
     }
 
-    /// The token ids of a text in which each mark stands for its special token, and a special token that is spelled
-    /// out stays text.
+    /// Encodes a text in which each mark stands for its special token. Special tokens that are spelled out stay text.
     ///
     /// # Errors
     /// [`EncodeError`] if the vocabulary cannot express the text.
@@ -131,7 +128,7 @@ impl Tokenizer {
     }
 }
 
-/// The ids that a template puts before a text.
+/// Ids that a template puts before a text.
 fn beginning(tokenizer: &tokenizers::Tokenizer) -> Option<Vec<u32>> {
     let template = match tokenizer.get_post_processor()? {
         PostProcessorWrapper::Template(template) => template,

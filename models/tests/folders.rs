@@ -2,59 +2,26 @@
 #![cfg(not(target_arch = "wasm32"))]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use std::{
-    env, fs,
-    path::PathBuf,
-    process,
-    sync::atomic::{AtomicUsize, Ordering},
-};
-
-use container::{F32, Shape};
 use outrider_models::{Chunk, EncoderDecoder, LoadError, Model, ModelLoader, SourceChunk, checkpoint_in_one_file};
-use serde_json::{Value, json};
-
-#[allow(dead_code, reason = "others use the rest")]
-mod container;
-#[allow(dead_code, reason = "others use the rest")]
-mod encoder_decoders;
-#[allow(dead_code, reason = "others use the rest")]
-mod families;
+use outrider_testing::{
+    encoder_decoders, folder::Folder, gguf::F32, golden::safetensors, llama::Shape, logits::on_cpu,
+    safetensors::Safetensors,
+};
+use serde_json::{Map, Value, json};
 
 const CONFIG: &[u8] = include_bytes!("golden/grouped.config.json");
 const WEIGHTS: &[u8] = include_bytes!("golden/grouped.safetensors");
 
-/// A folder of its own, which is gone afterwards.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn with(files: &[(&str, &[u8])]) -> Self {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let name = format!("outrider-folder-{}-{}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = env::temp_dir().join(name);
-        fs::create_dir_all(&path).unwrap();
-        for (name, bytes) in files {
-            fs::write(path.join(name), bytes).unwrap();
-        }
-        Self(path)
-    }
-
-    /// A whole checkpoint, with a file beside it.
-    fn checkpoint(name: &str, text: &str) -> Model {
-        let files = [("config.json", CONFIG), ("model.safetensors", WEIGHTS), (name, text.as_bytes())];
-        Model::open(&Self::with(&files).0).unwrap()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// A whole checkpoint, with a file beside it.
+fn checkpoint(name: &str, text: &str) -> Model {
+    let files = [("config.json", CONFIG), ("model.safetensors", WEIGHTS), (name, text.as_bytes())];
+    Model::open(&Folder::with(files)).unwrap()
 }
 
 /// As transformers generates: by generation_config.json, if it says so.
 #[test]
 fn what_ends_a_text_is_said_beside_the_config() {
-    let ends = |text: &str| Folder::checkpoint("generation_config.json", text).config().eos_token_ids.clone();
+    let ends = |text: &str| checkpoint("generation_config.json", text).config().eos_token_ids.clone();
     assert_eq!(ends("{\"eos_token_id\": [3, 4, 5], \"temperature\": 0.6}"), [3, 4, 5]);
     assert_eq!(ends("{\"eos_token_id\": 7}"), [7]);
     assert_eq!(ends("{\"temperature\": 0.6}"), [1, 2], "the config's own");
@@ -62,35 +29,31 @@ fn what_ends_a_text_is_said_beside_the_config() {
 
 #[test]
 fn what_begins_a_prompt_is_said_beside_the_config() {
-    let begins = |text: &str| Folder::checkpoint("tokenizer_config.json", text).config().first_token();
+    let begins = |text: &str| checkpoint("tokenizer_config.json", text).config().first_token();
     assert_eq!(begins("{\"add_bos_token\": true}"), Some(0));
     assert_eq!(begins("{\"add_bos_token\": false}"), None);
     assert_eq!(begins("{\"tokenizer_class\": \"LlamaTokenizer\"}"), Some(0));
     assert_eq!(begins("{\"tokenizer_class\": \"GPT2Tokenizer\"}"), None);
     assert_eq!(begins("{\"tokenizer_class\": \"GPT2Tokenizer\", \"add_bos_token\": true}"), Some(0));
-    assert_eq!(Folder::checkpoint("README.md", "").config().first_token(), Some(0), "nothing else is known");
+    assert_eq!(checkpoint("README.md", "").config().first_token(), Some(0), "nothing else is known");
 }
 
 /// A checkpoint cut into three files by its tensors: settings, weights, and the index.
 fn sharded_files() -> Vec<(String, Vec<u8>)> {
-    let header_end = 8 + u64::from_le_bytes(WEIGHTS[..8].try_into().unwrap()) as usize;
-    let header: serde_json::Map<String, Value> = serde_json::from_slice(&WEIGHTS[8..header_end]).unwrap();
+    let (header, start) = Safetensors::header_of(WEIGHTS);
     let tensors: Vec<_> = header.iter().filter(|(name, _)| *name != "__metadata__").collect();
     let mut files = vec![("config.json".to_owned(), CONFIG.to_vec())];
-    let mut map = serde_json::Map::new();
+    let mut map = Map::new();
     for (number, part) in tensors.chunks(tensors.len() / 3 + 1).enumerate() {
         let file = format!("model-0000{}-of-00003.safetensors", number + 1);
-        let (mut part_header, mut data) = (serde_json::Map::new(), Vec::new());
+        let mut shard = Safetensors::default();
         for (name, info) in part {
-            let [start, end] = [0, 1].map(|at| info["data_offsets"][at].as_u64().unwrap() as usize);
-            let offsets = json!([data.len(), data.len() + end - start]);
-            data.extend_from_slice(&WEIGHTS[header_end + start..header_end + end]);
-            let entry = json!({ "dtype": info["dtype"], "shape": info["shape"], "data_offsets": offsets });
-            part_header.insert((*name).clone(), entry);
+            let [from, to] = [0, 1].map(|at| start + info["data_offsets"][at].as_u64().unwrap() as usize);
+            let shape: Vec<u64> = serde_json::from_value(info["shape"].clone()).unwrap();
+            shard.tensor(name, info["dtype"].as_str().unwrap(), &shape, &WEIGHTS[from..to]);
             map.insert((*name).clone(), file.clone().into());
         }
-        let json = serde_json::to_vec(&part_header).unwrap();
-        files.push((file, [&(json.len() as u64).to_le_bytes()[..], &json, &data].concat()));
+        files.push((file, shard.finish()));
     }
     assert_eq!(files.len(), 4);
     let index = serde_json::to_vec(&json!({ "weight_map": map })).unwrap();
@@ -100,14 +63,11 @@ fn sharded_files() -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn weights_may_be_in_several_files() {
-    let (whole, files) = (Folder::checkpoint("README.md", ""), sharded_files());
-    let folder = |files: &[(String, Vec<u8>)]| {
-        Folder::with(&files.iter().map(|(name, bytes)| (&**name, &**bytes)).collect::<Vec<_>>())
-    };
-    let sharded = Model::open(&folder(&files).0).unwrap();
+    let (whole, files) = (checkpoint("README.md", ""), sharded_files());
+    let sharded = Model::open(&Folder::with(files.clone())).unwrap();
     assert_eq!(logits(&sharded), logits(&whole));
 
-    let refused = |files: &[(String, Vec<u8>)]| Model::open(&folder(files).0).err().unwrap();
+    let refused = |files: &[(String, Vec<u8>)]| Model::open(&Folder::with(files.to_vec())).err().unwrap();
     let mut fewer = files.clone();
     fewer.remove(2);
     assert!(matches!(refused(&fewer), LoadError::MissingShard { name } if name.contains("00002")));
@@ -130,30 +90,25 @@ fn a_checkpoint_becomes_one_file() {
         ("tokenizer_config.json", b"{\"add_bos_token\": false}"),
     ];
     let whole = [&[("config.json", CONFIG), ("model.safetensors", WEIGHTS)], &beside[..]].concat();
-    let folder = Folder::with(&whole);
-    let expected = Model::open(&folder.0).unwrap();
-    let file = checkpoint_in_one_file(&folder.0).unwrap();
+    let folder = Folder::with(whole);
+    let expected = Model::open(&folder).unwrap();
+    let file = checkpoint_in_one_file(&folder).unwrap();
     let load = |bytes: &[u8], total: Option<u64>| {
         let mut loader = ModelLoader::new(total);
         bytes.chunks(1000).try_for_each(|piece| loader.push(piece))?;
         loader.finish()
     };
-    let sharded = Folder::with(
-        &[&sharded_files()[..], &beside.map(|(name, bytes)| (name.to_owned(), bytes.to_vec()))]
-            .concat()
-            .iter()
-            .map(|(name, bytes)| (&**name, &**bytes))
-            .collect::<Vec<_>>(),
-    );
-    for bytes in [&file, &checkpoint_in_one_file(&sharded.0).unwrap()] {
+    let beside = beside.map(|(name, bytes)| (name.to_owned(), bytes.to_vec()));
+    let sharded = Folder::with(sharded_files().into_iter().chain(beside));
+    for bytes in [&file, &checkpoint_in_one_file(&sharded).unwrap()] {
         for total in [None, Some(bytes.len() as u64)] {
             let model = load(bytes, total).unwrap();
             assert_eq!(model.config(), expected.config());
             assert_eq!(logits(&model), logits(&expected));
         }
         // It is a whole model by itself, and made of itself the same.
-        let alone = Folder::with(&[("alone.safetensors", bytes)]);
-        let path = alone.0.join("alone.safetensors");
+        let alone = Folder::with([("alone.safetensors", bytes)]);
+        let path = alone.join("alone.safetensors");
         assert_eq!(logits(&Model::open(&path).unwrap()), logits(&expected));
         assert_eq!(&checkpoint_in_one_file(&path).unwrap(), bytes);
     }
@@ -162,8 +117,8 @@ fn a_checkpoint_becomes_one_file() {
     assert!(matches!(load(WEIGHTS, None), Err(LoadError::NoSettings)));
     assert!(matches!(load(&file, Some(file.len() as u64 - 1)), Err(LoadError::Safetensors(_))));
     assert!(matches!(load(&file[..file.len() - 1], None), Err(LoadError::Truncated { .. })));
-    let binary = Folder::with(&[("config.json", b"\xff"), ("model.safetensors", WEIGHTS)]);
-    assert!(matches!(checkpoint_in_one_file(&binary.0), Err(LoadError::NotUtf8 { .. })));
+    let binary = Folder::with([("config.json", &b"\xff"[..]), ("model.safetensors", WEIGHTS)]);
+    assert!(matches!(checkpoint_in_one_file(&binary), Err(LoadError::NotUtf8 { .. })));
 }
 
 /// As `gguf-split` cuts it: settings in the first file, tensors in all.
@@ -180,15 +135,13 @@ fn a_gguf_model_may_be_in_several_files() {
         .enumerate()
         .map(|(number, part)| (format!("a-{:05}-of-00003.gguf", number + 1), part.finish()))
         .collect();
-    let folder = |files: &[(String, Vec<u8>)]| {
-        Folder::with(&files.iter().map(|(name, bytes)| (&**name, &**bytes)).collect::<Vec<_>>())
-    };
-    let there = folder(&files);
+    let there = Folder::with(files.clone());
     // Any of them names the model.
     for (name, _) in &files {
-        assert_eq!(logits(&Model::open(&there.0.join(name)).unwrap()), logits(&whole), "{name}");
+        assert_eq!(logits(&Model::open(&there.join(name)).unwrap()), logits(&whole), "{name}");
     }
-    let refused = |files: &[(String, Vec<u8>)]| Model::open(&folder(files).0.join(&files[0].0)).err().unwrap();
+    let refused =
+        |files: &[(String, Vec<u8>)]| Model::open(&Folder::with(files.to_vec()).join(&files[0].0)).err().unwrap();
     let mut fewer = files.clone();
     fewer.remove(1);
     assert!(matches!(refused(&fewer), LoadError::MissingPart { name } if name == "a-00002-of-00003.gguf"));
@@ -204,15 +157,13 @@ fn a_gguf_model_may_be_in_several_files() {
     (swapped[0].0, swapped[1].0) = (files[0].0.clone(), files[1].0.clone());
     assert!(matches!(refused(&swapped), LoadError::InvalidSetting { key, .. } if key == "split.count"));
     // One alone, under a name that says nothing.
-    let alone = folder(&[("b.gguf".to_owned(), files[0].1.clone())]);
-    let error = Model::open(&alone.0.join("b.gguf")).err().unwrap();
+    let alone = Folder::with([("b.gguf", &files[0].1)]);
+    let error = Model::open(&alone.join("b.gguf")).err().unwrap();
     assert!(matches!(error, LoadError::SplitGguf { parts: 3 }), "{error}");
 }
 
 fn logits(model: &Model) -> Vec<Vec<f32>> {
-    let (mut cache, tokens) = (model.new_cache(), [0, 7, 3, 11]);
-    let logits = model.forward(&mut [Chunk { cache: &mut cache, tokens: &tokens, positions: &[0, 1, 2, 3] }]).unwrap();
-    logits[0].iter().map(<[f32]>::to_vec).collect()
+    on_cpu(model, &[0, 7, 3, 11], 4)
 }
 
 /// Not "no such file": what is there, and what is wanted.
@@ -225,12 +176,10 @@ fn a_folder_without_a_checkpoint_says_what_it_has() {
         (&["model-Q8_0.gguf"], "model-Q8_0.gguf, which can be named itself"),
         (&[], "neither"),
     ] {
-        let folder = Folder::with(&files.iter().map(|name| (*name, none)).collect::<Vec<_>>());
-        let error = Model::open(&folder.0).err().unwrap();
+        let error = Model::open(&Folder::with(files.iter().map(|name| (*name, none)))).err().unwrap();
         assert!(matches!(error, LoadError::IncompleteFolder { .. }) && error.to_string().contains(said), "{error}");
     }
-    let folder = Folder::with(&[("model.safetensors", WEIGHTS)]);
-    let error = Model::open(&folder.0).err().unwrap().to_string();
+    let error = Model::open(&Folder::with([("model.safetensors", WEIGHTS)])).err().unwrap().to_string();
     assert!(error.contains("no config.json beside model.safetensors"), "{error}");
 }
 
@@ -239,26 +188,26 @@ fn a_folder_without_a_checkpoint_says_what_it_has() {
 fn a_model_with_an_encoder_is_opened_by_its_path() {
     let golden = &encoder_decoders::goldens()[0];
     let (config, weights) = (golden.config_with(&[]), golden.weights());
-    let whole = encoder_decoders::safetensors(&weights, "F32");
+    let whole = safetensors(&weights, "F32");
     let (first, second) = weights.split_at(weights.len() / 2);
-    let map: serde_json::Map<String, Value> = [("a.safetensors", first), ("b.safetensors", second)]
+    let map: Map<String, Value> = [("a.safetensors", first), ("b.safetensors", second)]
         .into_iter()
         .flat_map(|(file, weights)| weights.iter().map(move |weight| (weight.name.clone(), file.into())))
         .collect();
     let index = serde_json::to_vec(&json!({ "weight_map": map })).unwrap();
-    let parts = [first, second].map(|weights| encoder_decoders::safetensors(weights, "F32"));
+    let parts = [first, second].map(|weights| safetensors(weights, "F32"));
     let beside = br#"{"eos_token_id": [1, 2], "decoder_start_token_id": 5}"#;
-    let one = Folder::with(&[("config.json", &config), ("model.safetensors", &whole)]);
-    let several = Folder::with(&[
-        ("config.json", &config),
+    let one = Folder::with([("config.json", &config), ("model.safetensors", &whole)]);
+    let several = Folder::with([
+        ("config.json", &config[..]),
         ("model.safetensors.index.json", &index),
         ("a.safetensors", &parts[0]),
         ("b.safetensors", &parts[1]),
         ("generation_config.json", beside),
     ]);
-    let gguf = Folder::with(&[("t5.gguf", &golden.gguf().unwrap().finish())]);
-    let open = |path: PathBuf| EncoderDecoder::open(&path).unwrap();
-    let models = [open(one.0.clone()), open(several.0.clone()), open(gguf.0.join("t5.gguf"))];
+    let gguf = Folder::with([("t5.gguf", golden.t5().unwrap().finish())]);
+    let paths = [one.to_owned(), several.to_owned(), gguf.join("t5.gguf")];
+    let models = paths.each_ref().map(|path| EncoderDecoder::open(path).unwrap());
     let logits = models.each_ref().map(|model| {
         let (source, mut cache) = (model.encode(&golden.source).unwrap(), model.new_cache());
         let text = Chunk { cache: &mut cache, tokens: &golden.tokens, positions: &golden.rows };
@@ -268,10 +217,10 @@ fn a_model_with_an_encoder_is_opened_by_its_path() {
     let special = |model: &EncoderDecoder| (model.config().start_token_id, model.config().eos_token_ids.clone());
     assert_eq!(special(&models[0]), (0, vec![1]));
     assert_eq!(special(&models[1]), (5, vec![1, 2]));
-    for path in [one.0.clone(), several.0.clone(), gguf.0.join("t5.gguf")] {
+    for path in paths {
         assert!(matches!(Model::open(&path).err(), Some(LoadError::EncoderDecoder { .. })));
     }
-    let llama = Folder::with(&[("config.json", CONFIG), ("model.safetensors", WEIGHTS)]);
-    let found = EncoderDecoder::open(&llama.0).err().unwrap();
+    let llama = Folder::with([("config.json", CONFIG), ("model.safetensors", WEIGHTS)]);
+    let found = EncoderDecoder::open(&llama).err().unwrap();
     assert!(matches!(&found, LoadError::Unsupported { found, .. } if found == "llama"), "{found}");
 }

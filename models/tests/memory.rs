@@ -12,11 +12,8 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use container::{Element, Gguf, Shape};
 use outrider_models::{Chunk, LoadError, Model, ModelLoader, SafetensorsLoader, Scratch};
-
-#[allow(dead_code, reason = "the other tests use the rest")]
-mod container;
+use outrider_testing::{gguf::TYPES, llama::Shape};
 
 /// The system's allocator, counting. Growing counts both copies, although the system may do with one.
 struct Counting;
@@ -53,26 +50,6 @@ fn peak<T>(load: impl FnOnce() -> T) -> (T, usize) {
     let outcome = load();
     (outcome, PEAK.load(Relaxed) - before)
 }
-
-/// Every type of matrix: name, GGUF code, elements and bytes of a block.
-const ELEMENTS: [(&str, Element); 16] = [
-    ("F32", (0, 1, 4)),
-    ("F16", (1, 1, 2)),
-    ("Q4_0", (2, 32, 18)),
-    ("Q4_1", (3, 32, 20)),
-    ("Q5_0", (6, 32, 22)),
-    ("Q5_1", (7, 32, 24)),
-    ("Q8_0", (8, 32, 34)),
-    ("Q2_K", (10, 256, 84)),
-    ("Q3_K", (11, 256, 110)),
-    ("Q4_K", (12, 256, 144)),
-    ("Q5_K", (13, 256, 176)),
-    ("Q6_K", (14, 256, 210)),
-    ("BF16", (30, 1, 2)),
-    ("IQ4_NL", (20, 32, 18)),
-    ("IQ4_XS", (23, 256, 136)),
-    ("MXFP4", (39, 32, 17)),
-];
 
 /// 15 million weights: 5 MB as Q2_K, 60 MB as F32.
 const SMALL: Shape = Shape { vocab: 8200, hidden: 768, inner: 1280, layers: 2, heads: 12 };
@@ -122,14 +99,14 @@ fn loading_takes_little_more_than_the_file_and_decoding_nothing() {
             let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../pair").join(file);
             decoding_allocates_nothing(file, &Model::open(&path).unwrap());
         }
-        for (name, element) in ELEMENTS {
+        for element in TYPES {
             let file = SMALL.gguf(element).finish();
-            decoding_allocates_nothing(name, &Model::from_gguf(&mut Cursor::new(&file)).unwrap());
+            decoding_allocates_nothing(element.0.name(), &Model::from_gguf(&mut Cursor::new(&file)).unwrap());
         }
     }
 
-    for (name, element) in ELEMENTS {
-        let file = SMALL.gguf(element).finish();
+    for element in TYPES {
+        let (name, file) = (element.0.name(), SMALL.gguf(element).finish());
         check(name, file.len(), peak(|| Model::from_gguf(&mut Cursor::new(&file))));
         // As a browser has it: the length is known, chunks come from elsewhere.
         let load = || {
@@ -171,30 +148,9 @@ fn lies_are_cheap() {
 }
 
 fn huge_header(shape: Shape) -> Vec<u8> {
-    let mut file = Gguf::new();
-    file.text("general.architecture", "llama")
-        .u32("llama.embedding_length", shape.hidden as u32)
-        .u32("llama.feed_forward_length", shape.inner as u32)
-        .u32("llama.block_count", 1)
-        .u32("llama.attention.head_count", shape.heads as u32)
-        .u32("llama.context_length", 64)
-        .f32("llama.attention.layer_norm_rms_epsilon", 1e-5);
-    let (hidden, inner) = (shape.hidden, shape.inner);
-    let tensors: [(&str, &[u64]); 11] = [
-        ("token_embd", &[shape.vocab, hidden]),
-        ("blk.0.attn_norm", &[hidden]),
-        ("blk.0.attn_q", &[hidden, hidden]),
-        ("blk.0.attn_k", &[hidden, hidden]),
-        ("blk.0.attn_v", &[hidden, hidden]),
-        ("blk.0.attn_output", &[hidden, hidden]),
-        ("blk.0.ffn_norm", &[hidden]),
-        ("blk.0.ffn_gate", &[inner, hidden]),
-        ("blk.0.ffn_up", &[inner, hidden]),
-        ("blk.0.ffn_down", &[hidden, inner]),
-        ("output_norm", &[hidden]),
-    ];
-    for (index, (name, shape)) in tensors.into_iter().enumerate() {
-        file.placed(&format!("{name}.weight"), shape, 0, (index as u64) << 48);
+    let mut file = shape.settings();
+    for (index, (name, shape)) in shape.tensors().into_iter().enumerate() {
+        file.placed(&name, &shape, 0, (index as u64) << 48);
     }
     file.finish()
 }

@@ -7,33 +7,104 @@
 //! | [`sample`] | logits to a distribution, a distribution to a token |
 //! | [`draft`] | a distribution to a draft token: kept, rounded to integers, drawn |
 //! | [`judge`] | drafts to a verdict: acceptance rules, DSSD, coupled drafting |
-//! | [`policy`] | whether to draft, and how much: gates, stop rules, control |
+//! | [`control`] | how much to draft and when: another crate, whose types are in this one's interface |
 //! | [`session`] | the two state machines, and the options of a generation |
-//! | [`theory`] | the papers' closed forms: what all this should cost and gain |
+//! | [`theory`] | closed forms that a session chooses by or reports |
 //! | [`study`] | what a generation cost, and what it would have cost otherwise |
 //!
 //! Nothing here sees a tensor, a socket or a clock: logits come as `&[f32]`, time as a [`Duration`] since any
 //! fixed moment, randomness from a seed. So both ends run together in one process on a virtual clock, and the
 //! same code runs in the browser and on the server.
 //!
+//! # Both ends in one process
+//!
+//! A draft and a target that always say the same stand in for models; frames go from hand to hand.
+//!
+//! ```
+//! use core::time::Duration;
+//! use outrider_codec::{frame::SamplingParameters, scheme::SchemeParameters};
+//! use outrider_speculation::session::{
+//!     cloud::{Admission, CloudOutput, CloudSession, TargetInfo},
+//!     edge::{DraftInfo, EdgeOutput, EdgeSession, Event, Mode, Settings, Speculation},
+//! };
+//!
+//! // The logits of both models, over a vocabulary of four tokens.
+//! const LOGITS: [f32; 4] = [0.0, 1.0, 4.0, 2.0];
+//! let (vocab_size, tokenizer_hash, context_length, now) = (4, [0; 32], 64, Duration::ZERO);
+//!
+//! let mut edge = EdgeSession::new(DraftInfo { vocab_size, tokenizer_hash, context_length, heads: None });
+//! let target = TargetInfo {
+//!     vocab_size,
+//!     tokenizer_hash,
+//!     context_length,
+//!     max_draft_tokens: 8,
+//!     max_in_flight: 1,
+//!     max_guesses: 0,
+//!     max_branches: 0,
+//!     own_draws: false,
+//!     fewest_passes: false,
+//!     eos_ids: vec![],
+//! };
+//! let mut cloud = CloudSession::new(target, Admission::default());
+//! let settings = Settings {
+//!     mode: Mode::Speculative(Speculation::new(SchemeParameters::Coupled, 4)),
+//!     sampling: SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 },
+//!     seed: 1,
+//!     max_new_tokens: 10,
+//! };
+//! let mut text = vec![1];
+//! loop {
+//!     match edge.poll(now)? {
+//!         Some(EdgeOutput::Send(frame)) => cloud.handle_frame(&frame),
+//!         // A draft model runs `forward.tokens` here and gives a row of logits after each of the last `forward.rows`.
+//!         Some(EdgeOutput::Forward(forward)) => {
+//!             for _ in 0..forward.rows {
+//!                 edge.handle_logits(&LOGITS, &[], now)?;
+//!             }
+//!         }
+//!         Some(EdgeOutput::Event(Event::Connected(_))) => edge.start(text.clone(), &settings, now)?,
+//!         Some(EdgeOutput::Event(Event::Committed(committed))) => {
+//!             text.extend(committed.tokens.iter().map(|(id, _)| id));
+//!         }
+//!         Some(EdgeOutput::Event(Event::Finished(_))) => break,
+//!         Some(EdgeOutput::Event(event)) => panic!("{event:?}"),
+//!         None => match cloud.poll() {
+//!             Some(CloudOutput::Send(frame)) => edge.handle_frame(&frame, now)?,
+//!             // The target's forward pass; its rows judge the drafts.
+//!             Some(CloudOutput::Verify(pass)) => {
+//!                 let rows = vec![&LOGITS[..]; pass.forward.rows];
+//!                 cloud.handle_judgement(pass.judge(&rows)?);
+//!             }
+//!             other => panic!("{other:?}"),
+//!         },
+//!     }
+//! }
+//! // Greedy decoding of the target, in two passes: four drafts and a token of the target's own each.
+//! assert_eq!(text, [1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2]);
+//! assert_eq!(edge.statistics().server_passes, 2);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! [`Duration`]: core::time::Duration
 #![forbid(unsafe_code)]
 
 pub mod draft;
 pub mod judge;
-pub mod policy;
 pub mod sample;
 pub mod session;
 pub mod study;
 pub mod theory;
 
+pub use outrider_control as control;
+
 use outrider_codec::frame::SamplingParameters;
 
-/// What one forward pass of a model is asked for.
+/// A forward pass that a session asks of its model.
 ///
 /// The KV cache is cut back to its first `keep` tokens, then `tokens` are fed. Logits are wanted after the last
 /// `rows` of them, in order.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Forward {
     /// Tokens of the cache that stay.
     pub keep: usize,
@@ -41,9 +112,24 @@ pub struct Forward {
     pub tokens: Vec<u32>,
     /// Number of rows of logits, from the end of `tokens`; may be zero.
     pub rows: usize,
+    /// The number of logits of each row that are enough; `None` if all are needed.
+    pub top_k: Option<TopK>,
+    /// Guesses that an engine may choose instead of giving its row; `None` if only the row will do.
+    pub chosen: Option<Choice>,
 }
 
 impl Forward {
+    /// A pass that wants all logits of its rows.
+    pub const fn new(keep: usize, tokens: Vec<u32>, rows: usize) -> Self {
+        Self { keep, tokens, rows, top_k: None, chosen: None }
+    }
+
+    /// The same pass, whatever else is wanted of it.
+    #[cfg(test)]
+    pub(crate) fn rows_alone(self) -> Self {
+        Self::new(self.keep, self.tokens, self.rows)
+    }
+
     /// How many of its first tokens need not be fed if the cache holds `held`: they stand there already, as when a
     /// conversation goes on from a text that has been read. Never those whose rows are wanted, and never all.
     pub fn reusable(&self, held: &[u32]) -> usize {
@@ -94,7 +180,7 @@ mod tests {
     #[test]
     fn what_the_cache_holds_is_not_fed_again() {
         let reusable =
-            |keep, tokens: &[u32], rows, held: &[u32]| Forward { keep, tokens: tokens.to_vec(), rows }.reusable(held);
+            |keep, tokens: &[u32], rows, held: &[u32]| Forward::new(keep, tokens.to_vec(), rows).reusable(held);
         assert_eq!(reusable(0, &[1, 2, 3, 4], 1, &[1, 2, 3]), 3);
         assert_eq!(reusable(2, &[3, 4], 0, &[1, 2, 3, 9]), 1, "behind what it keeps");
         assert_eq!(reusable(0, &[1, 2, 9], 1, &[1, 2, 3]), 2);

@@ -83,7 +83,7 @@ fn typescript() -> String {
     let mut out = String::from(
         "// The options and what there is to choose from. Written from the tables of crate `speculation`; do not edit:\n\
          // OUTRIDER_WRITE_TABLES=1 cargo test -p outrider-speculation --test tables\n\n\
-         import type { NameDescription, NumberDescription } from './tables.js';\n",
+         import type { NameDescription, NumberDescription } from './descriptions.js';\n",
     );
     let (mut names, mut numbers) = (String::new(), String::new());
     for (kind, (_, kind_type, _)) in NAMES.iter().zip(TYPES) {

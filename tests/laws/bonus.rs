@@ -13,7 +13,6 @@ use outrider_speculation::{
 use outrider_tests::{
     closed_forms::Position,
     goodness::{assert_caught, assert_follows, cell, samples},
-    in_process::InProcess,
     samplings::{NEUTRAL, SHARPENED},
     texts::{Ends, PROMPT, Texts},
 };
@@ -60,7 +59,7 @@ fn algorithm_4(texts: &Texts, bonus: impl Fn(&Position) -> Vec<f64>) -> Vec<f64>
 
 /// What the first rounds of sessions commit, by [`index`].
 fn committed(texts: &Texts) -> Vec<u32> {
-    let mut pair = InProcess::connect(texts.draft.clone(), texts.target.clone(), 64, &[]);
+    let mut pair = texts.connect();
     let mode = Mode::Speculative(texts.speculation());
     let mut settings = Settings { mode, sampling: texts.sampling, seed: 0, max_new_tokens: MOST as u32 };
     let mut counts = vec![0; cells()];

@@ -14,7 +14,6 @@ use outrider_speculation::{
 };
 use outrider_tests::{
     goodness::{self, ERRORS, Fit, assert_caught, assert_follows, samples, samples_for},
-    in_process::InProcess,
     samplings::at,
     texts::{RESTLESS, Texts},
 };
@@ -27,7 +26,7 @@ fn assert_exact(sampling: SamplingParameters, speculation: Speculation) {
 
 fn assert_target(sampling: SamplingParameters, mode: Mode) {
     let texts = Texts::of_four(SchemeParameters::Dense, sampling);
-    let mut pair = InProcess::connect(texts.draft.clone(), texts.target.clone(), 64, &[]);
+    let mut pair = texts.connect();
     assert_follows(&texts.of_sessions(mode.clone(), &mut pair, |_| {}), &texts.of_target(), mode);
 }
 

@@ -54,10 +54,6 @@ pub fn farthest(name: &str, sampling: SamplingParameters, scheme: SchemeParamete
     (texts, distribution)
 }
 
-fn connect(texts: &Texts) -> InProcess {
-    InProcess::connect(texts.draft.clone(), texts.target.clone(), 64, &[])
-}
-
 fn settings(texts: &Texts, seed: u64, length: u32) -> Settings {
     let mode = Mode::Speculative(texts.speculation());
     Settings { mode, sampling: texts.sampling, seed, max_new_tokens: length }
@@ -67,7 +63,7 @@ fn assert_closed_form(name: &str) {
     for sampling in [NEUTRAL, SHARPENED] {
         for scheme in [SchemeParameters::Dense, SPARSE] {
             let (texts, distribution) = farthest(name, sampling, scheme);
-            let counts = texts.of_sessions(Mode::Speculative(texts.speculation()), &mut connect(&texts), |_| {});
+            let counts = texts.of_sessions(Mode::Speculative(texts.speculation()), &mut texts.connect(), |_| {});
             assert_follows(&counts, &distribution, (texts.rule, scheme, sampling));
         }
     }
@@ -199,7 +195,7 @@ fn statistics_travel_where_they_are_needed() {
         for (sampling, scheme) in samplings.into_iter().chain([(NEUTRAL, SchemeParameters::Dense)]) {
             let bits = |rule, draft_length| {
                 let texts = Texts { draft_length, ..texts(rule, sampling, scheme) };
-                let run = connect(&texts).generate(&PROMPT, &settings(&texts, 3, 30));
+                let run = texts.connect().generate(&PROMPT, &settings(&texts, 3, 30));
                 let first = run.committed[0].round.as_ref().unwrap();
                 (first.payload_bits, first.drafted.len())
             };
@@ -274,7 +270,7 @@ fn greedy_rules_are_not_all_the_same() {
     let exact = target.greedy(&PROMPT, 30, &[]);
     let differs = |name: &str, parameter: f64| {
         let texts = wide(&target, 1.0, Rule::new(name, parameter).unwrap(), 0, 3);
-        let mut pair = InProcess::connect(texts.draft.clone(), target.clone(), 64, &[]);
+        let mut pair = texts.connect();
         pair.generate(&PROMPT, &settings(&texts, 1, 30)).tokens != exact
     };
     for (name, parameter) in [("diff", 0.1), ("chow", 0.9), ("token-v3", 0.9), ("bild", 3.0), ("mentored", 1e30)] {

@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 
 use outrider_speculation::{
-    policy::{
-        control::StopRule,
-        heads::{Head, Heads},
-    },
+    control::stop::StopRule,
+    draft::heads::{Head, Heads},
     sample,
     session::edge::{Mode, Settings, Speculation},
 };

@@ -10,7 +10,6 @@ use outrider_speculation::{
 };
 use outrider_tests::{
     goodness::{assert_caught, assert_follows, distance},
-    in_process::InProcess,
     samplings::{NEUTRAL, at},
     schemes,
     texts::{PROMPT, Texts},
@@ -20,12 +19,8 @@ fn texts(scheme: SchemeParameters, temperature: f32, draft_temperature: f32) -> 
     Texts { draft_temperature: Some(draft_temperature), ..Texts::of_three(scheme, at(temperature)) }
 }
 
-fn connect(texts: &Texts) -> InProcess {
-    InProcess::connect(texts.draft.clone(), texts.target.clone(), 64, &[])
-}
-
 fn counts(texts: &Texts) -> Vec<u32> {
-    texts.of_sessions(Mode::Speculative(texts.speculation()), &mut connect(texts), |_| {})
+    texts.of_sessions(Mode::Speculative(texts.speculation()), &mut texts.connect(), |_| {})
 }
 
 macro_rules! exact {
@@ -53,7 +48,7 @@ fn a_greedy_target_takes_drafts_at_any_temperature() {
         for draft_temperature in [0.3, 1.0, 3.0] {
             let texts = Texts { length: 24, ..texts(scheme, 0.0, draft_temperature) };
             let expected = texts.target.greedy(&PROMPT, texts.length, &[]);
-            let (mut pair, mode) = (connect(&texts), Mode::Speculative(texts.speculation()));
+            let (mut pair, mode) = (texts.connect(), Mode::Speculative(texts.speculation()));
             let mut rejected = 0;
             for seed in 0..40 {
                 let settings = Settings { mode: mode.clone(), sampling: texts.sampling, seed, max_new_tokens: 24 };
@@ -121,7 +116,7 @@ fn a_rule_that_takes_drafts_for_q_needs_them_at_1() {
         let mode = Mode::Speculative(Speculation { draft_temperature, ..speculation });
         let texts = texts(scheme, 1.0, 1.0);
         let settings = Settings { mode, sampling: NEUTRAL, seed: 1, max_new_tokens: 4 };
-        match connect(&texts).edge.start(PROMPT.to_vec(), &settings, Duration::ZERO) {
+        match texts.connect().edge.start(PROMPT.to_vec(), &settings, Duration::ZERO) {
             Err(error) => {
                 let is_setting = matches!(error, StartError::Setting { name: "the draft model's temperature", .. });
                 assert!(is_setting, "{error}");

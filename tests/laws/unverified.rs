@@ -8,11 +8,9 @@ use outrider_codec::{
 };
 use outrider_speculation::{
     draft::conformal::ThresholdParameters,
+    draft::gate::{Confidence, Gate},
+    draft::heads::{Head, Heads},
     judge::rules::Rule,
-    policy::{
-        gate::{Confidence, Gate},
-        heads::{Head, Heads},
-    },
     sample,
     session::edge::{EndReason, Mode, Origin, Settings, Speculation},
 };

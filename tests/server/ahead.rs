@@ -9,7 +9,7 @@ use outrider_cloud::{
 };
 use outrider_codec::frame::SamplingParameters;
 use outrider_speculation::{
-    policy::ahead::Plan,
+    control::plan::Schedule,
     session::edge::{Ahead, Committed, Mode, Origin, Settings},
 };
 use outrider_tests::{
@@ -20,7 +20,7 @@ use outrider_tests::{
 
 const LENGTH: u32 = 24;
 const LONG: u32 = 44;
-const WAITING: Plan = Plan { group: 2, patience: 0.01, lead: 64 };
+const WAITING: Schedule = Schedule { group: 2, patience: 0.01, lead: 64 };
 const RETRY: Retry = Retry { attempts: 40, pause: Duration::from_millis(2), longest: Duration::from_millis(20) };
 
 fn settings(mode: &Mode, temperature: f32, seed: u64) -> Settings {
@@ -35,7 +35,7 @@ async fn the_text_is_the_same_with_and_without_drafting() {
     // As good as the target, and one that is right at times.
     let drafts = [blocks::target(), blocks::draft()];
     let plans = [(1, 0.0, 64), (4, 0.0, 64), (3, 0.005, 64), (8, 0.02, 8)];
-    let plans = plans.map(|(group, patience, lead)| Some(Plan { group, patience, lead }));
+    let plans = plans.map(|(group, patience, lead)| Some(Schedule { group, patience, lead }));
     let texts = 126;
     let (mut generations, mut in_time, mut resumed) = (0, 0, 0);
     for (number, draft) in drafts.iter().enumerate() {
@@ -52,7 +52,7 @@ async fn the_text_is_the_same_with_and_without_drafting() {
             let alone = settings(&Mode::CloudOnly, temperature, seed);
             let expected = generate(&mut calm, prompt.clone(), &alone).await.0;
             assert_eq!(expected.len(), LENGTH as usize);
-            let plans = [plans[seed as usize % 4], None, plans[(seed as usize + 1) % 4], Some(Plan::AT_ONCE)];
+            let plans = [plans[seed as usize % 4], None, plans[(seed as usize + 1) % 4], Some(Schedule::AT_ONCE)];
             for (number_of_plan, fixed) in plans.into_iter().enumerate() {
                 let branches = [Some(true), None, Some(true), Some(false)][number_of_plan];
                 let ahead = Ahead { fixed, branches, ..Ahead::default() };
@@ -81,7 +81,7 @@ async fn branches_change_no_text() {
     let mut calm = NativeEdge::connect(&draft, draft_info(&draft), &server.url, None, RETRY).await.unwrap();
     let proxy = Proxy::before(&server.url, 2000, 7).await;
     let mut cut = NativeEdge::connect(&draft, draft_info(&draft), &proxy.url, None, RETRY).await.unwrap();
-    let plan = Plan { group: 1, patience: 0.0, lead: 3 };
+    let plan = Schedule { group: 1, patience: 0.0, lead: 3 };
     let (mut branched, mut resumed) = (0, 0);
     for seed in 0..18 {
         let temperature = [0.0, 0.7, 1.0][seed as usize % 3];
@@ -139,7 +139,8 @@ async fn tokens_say_where_they_came_from() {
     let server = blocks::server(4, Limits::default()).await;
     let draft = blocks::target();
     let mut edge = NativeEdge::connect(&draft, draft_info(&draft), &server.url, None, RETRY).await.unwrap();
-    let patient = Mode::Ahead(Ahead { fixed: Some(Plan { group: 4, patience: 2.0, ..WAITING }), ..Ahead::default() });
+    let patient =
+        Mode::Ahead(Ahead { fixed: Some(Schedule { group: 4, patience: 2.0, ..WAITING }), ..Ahead::default() });
     let mut fewest = LONG as usize;
     // Long enough for the server to learn of it before the end, in one of some texts at least: who else is at work here
     // decides when it does.

@@ -7,10 +7,10 @@ use outrider_cloud::{
     session::Limits,
 };
 use outrider_codec::scheme::{Code, SchemeParameters};
-use outrider_models::{Chunk, Model, Tokenizer};
+use outrider_models::{Model, Tokenizer};
 use outrider_speculation::session::edge::{Mode, Settings, Speculation};
+use outrider_testing::{logits::on_cpu, padded::padded};
 use outrider_tests::{
-    padded::padded,
     samplings::at,
     server::{MAX_DRAFT_TOKENS, Server},
 };
@@ -46,12 +46,7 @@ fn rows_behind_the_last_token_would_be_drawn() {
     for file in [draft_file(24), target_file(64)] {
         let (model, cut) = (uncut(&file), cut(&file, &tokenizer));
         let tokens = tokenizer.encode_prompt(model.config().first_token(), PROMPT).unwrap();
-        let rows = |model: &Model| -> Vec<Vec<f32>> {
-            let positions: Vec<usize> = (0..tokens.len()).collect();
-            let mut cache = model.new_cache();
-            let chunk = Chunk { cache: &mut cache, tokens: &tokens, positions: &positions };
-            model.forward(&mut [chunk]).unwrap()[0].iter().map(<[f32]>::to_vec).collect()
-        };
+        let rows = |model: &Model| on_cpu(model, &tokens, tokens.len());
         for (all, kept) in rows(&model).iter().zip(rows(&cut)) {
             let (tokens, rest) = all.split_at(tokenizer.vocab_size());
             assert_eq!(tokens, kept, "what is kept has its bits");

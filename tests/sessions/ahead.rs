@@ -5,12 +5,11 @@ use core::time::Duration;
 use outrider_codec::frame::{Guesses, SamplingParameters};
 use outrider_codec::scheme::SchemeParameters;
 use outrider_speculation::{
-    policy::ahead::{Goal, Plan},
+    control::{ahead::Goal, plan::Schedule},
     session::edge::{Ahead, Mode, Origin, Settings, Speculation},
 };
 use outrider_tests::{
-    in_process::InProcess,
-    timed::{self, Times},
+    in_process::{InProcess, Run, Tamper, Times},
     toy::ToyModel,
 };
 
@@ -24,11 +23,11 @@ fn settings(mode: Mode, temperature: f32, seed: u64) -> Settings {
 }
 
 fn fixed(group: usize, patience: f64) -> Mode {
-    Mode::Ahead(Ahead { fixed: Some(Plan { group, patience, lead: 64 }), ..Ahead::default() })
+    Mode::Ahead(Ahead { fixed: Some(Schedule { group, patience, lead: 64 }), ..Ahead::default() })
 }
 
 fn branching(group: usize, patience: f64) -> Mode {
-    let plan = Plan { group, patience, lead: 64 };
+    let plan = Schedule { group, patience, lead: 64 };
     Mode::Ahead(Ahead { fixed: Some(plan), branches: Some(true), ..Ahead::default() })
 }
 
@@ -41,19 +40,21 @@ fn pair(difference: f64) -> (ToyModel, ToyModel) {
     (target.draft(difference), target)
 }
 
+fn run((draft, target): &(ToyModel, ToyModel), settings: &Settings, times: Times) -> Run {
+    InProcess::timed(draft.clone(), target.clone(), times).generate(&[1, 2], settings)
+}
+
 /// Over links and plans of all kinds: what rounds of coupled drafting write, too.
 #[test]
 fn the_text_is_the_same_with_and_without_drafting() {
-    let (draft, target) = pair(1.0);
+    let pair = pair(1.0);
     let (mut guessed, mut held, mut branched) = (0, 0, 0);
     for (seed, temperature) in (0..).zip([0.0, 0.3, 0.7, 1.0, 1.5]) {
         let alone = settings(Mode::CloudOnly, temperature, seed);
-        let run =
-            |settings: &Settings, times| timed::run(draft.clone(), target.clone(), &[1, 2], settings, times, |_| {});
-        let expected = run(&alone, times(1, 10, 5)).tokens;
+        let expected = run(&pair, &alone, times(1, 10, 5)).tokens;
         assert_eq!(expected.len(), LENGTH as usize);
         let rounds = Mode::Speculative(Speculation::new(SchemeParameters::Coupled, 4));
-        let mut in_rounds = InProcess::connect(draft.clone(), target.clone(), 512, &[]);
+        let mut in_rounds = InProcess::connect(pair.0.clone(), pair.1.clone(), 512, &[]);
         assert_eq!(in_rounds.generate(&[1, 2], &settings(rounds, temperature, seed)).tokens, expected);
         for times in [times(1, 10, 0), times(1, 10, 5), times(1, 10, 200), times(30, 10, 5), times(0, 1, 1)] {
             let modes =
@@ -63,7 +64,7 @@ fn the_text_is_the_same_with_and_without_drafting() {
             let branching = [(1, 0.0), (3, 0.01), (1, 0.004)].map(|(group, patience)| branching(group, patience));
             let measured = [Mode::Ahead(Ahead::default()), drafts_at(0.0), drafts_at(1.2)];
             for mode in modes.into_iter().chain(branching).chain(measured) {
-                let run = run(&settings(mode.clone(), temperature, seed), times);
+                let run = run(&pair, &settings(mode.clone(), temperature, seed), times);
                 assert_eq!(run.tokens, expected, "{mode:?}, {times:?}");
                 let accepted = |token: &&(u32, Origin)| token.1 == Origin::Accepted;
                 guessed += run.committed.iter().flat_map(|committed| &committed.tokens).filter(accepted).count();
@@ -84,13 +85,14 @@ fn what_is_said_of_guesses_changes_nothing() {
     let (draft, target) = pair(0.5);
     for temperature in [0.0, 0.7] {
         let run = |mode, tamper| {
-            let settings = settings(mode, temperature, 3);
-            timed::run(draft.clone(), target.clone(), &[1, 2], &settings, times(1, 10, 5), tamper)
+            let mut pair = InProcess::timed(draft.clone(), target.clone(), times(1, 10, 5));
+            pair.tamper = tamper;
+            pair.generate(&[1, 2], &settings(mode, temperature, 3))
         };
         let expected = run(Mode::CloudOnly, |_| {}).tokens;
         let renumber =
             |guesses: &mut Guesses| [&mut guesses.chain, &mut guesses.parent].into_iter().for_each(|n| *n *= 2);
-        let lies: [timed::Tamper; 2] = [renumber, |guesses| guesses.patience = u32::MAX];
+        let lies: [Tamper; 2] = [renumber, |guesses| guesses.patience = u32::MAX];
         for lie in lies {
             assert_eq!(run(fixed(2, 0.0), lie).tokens, expected);
         }
@@ -101,14 +103,12 @@ fn what_is_said_of_guesses_changes_nothing() {
 /// those who guess and for those who do not.
 #[test]
 fn the_servers_own_drafts_change_the_time_and_not_the_text() {
-    let (draft, target) = pair(0.6);
+    let pair = pair(0.6);
     for temperature in [0.0, 0.7, 1.0] {
         for (delay, own) in [(0, 2), (20, 2), (200, 2), (20, 30)] {
             let alone = times(1, 40, delay);
             let helped = Times { own_draft: Some(MS * own), ..alone };
-            let run = |mode, times| {
-                timed::run(draft.clone(), target.clone(), &[1, 2], &settings(mode, temperature, 4), times, |_| {})
-            };
+            let run = |mode, times| run(&pair, &settings(mode, temperature, 4), times);
             let expected = run(Mode::CloudOnly, alone);
             for mode in [Mode::CloudOnly, Mode::Ahead(Ahead::default()), fixed(2, 0.005)] {
                 let run = run(mode.clone(), helped);
@@ -125,12 +125,12 @@ fn the_servers_own_drafts_change_the_time_and_not_the_text() {
 /// In virtual time: no slower than the target alone, but for the last token's way; faster where guesses can be in time.
 #[test]
 fn drafting_ahead_is_never_slower() {
-    let (draft, target) = pair(0.6);
+    let pair = pair(0.6);
     for (draft_time, delay, least) in
         [(1, 0, 1.5), (1, 5, 1.3), (1, 25, 1.1), (1, 100, 0.99), (1, 400, 0.99), (9, 5, 0.99), (40, 5, 0.99)]
     {
         let times = times(draft_time, 40, delay);
-        let run = |mode| timed::run(draft.clone(), target.clone(), &[1, 2], &settings(mode, 0.7, 1), times, |_| {});
+        let run = |mode| run(&pair, &settings(mode, 0.7, 1), times);
         let alone = run(Mode::CloudOnly).elapsed;
         for mode in [Mode::Ahead(Ahead::default()), fixed(1, 0.0)] {
             let speedup = alone.as_secs_f64() / run(mode.clone()).elapsed.as_secs_f64();
@@ -143,13 +143,13 @@ fn drafting_ahead_is_never_slower() {
 /// Who wants few passes gets fewer than who wants speed, and is no slower than the target alone.
 #[test]
 fn fewer_passes_cost_no_speed() {
-    let (draft, target) = pair(0.6);
+    let pair = pair(0.6);
     let (mut few, mut many) = (0, 0);
     for (draft_time, delay) in [(1, 0), (1, 5), (4, 10), (1, 25), (1, 100), (20, 5)] {
         let times = times(draft_time, 40, delay);
         let run = |mode| {
             let settings = Settings { max_new_tokens: 400, ..settings(mode, 0.7, 1) };
-            timed::run(draft.clone(), target.clone(), &[1, 2], &settings, times, |_| {})
+            run(&pair, &settings, times)
         };
         let alone = run(Mode::CloudOnly);
         let [speed, passes] =
@@ -171,14 +171,14 @@ fn fewer_passes_cost_no_speed() {
 /// harm over far ones; with slow drafts none is made, and everything is as it would be without.
 #[test]
 fn second_candidates_pay_where_drafts_are_fast() {
-    let (draft, target) = pair(0.6);
+    let pair = pair(0.6);
     let run = |branches, draft_time, delay| {
-        let ahead = Ahead { fixed: Some(Plan::AT_ONCE), branches, ..Ahead::default() };
+        let ahead = Ahead { fixed: Some(Schedule::AT_ONCE), branches, ..Ahead::default() };
         let runs = (0..8).map(|seed| {
             let settings = settings(Mode::Ahead(ahead), 0.7, seed);
-            timed::run(draft.clone(), target.clone(), &[1, 2], &settings, times(draft_time, 40, delay), |_| {})
+            run(&pair, &settings, times(draft_time, 40, delay))
         });
-        let sum = |(elapsed, passes, branched), run: timed::Timed| {
+        let sum = |(elapsed, passes, branched), run: Run| {
             (elapsed + run.elapsed, passes + run.passes, branched + run.branched)
         };
         runs.fold((Duration::ZERO, 0, 0), sum)
@@ -198,14 +198,13 @@ fn second_candidates_pay_where_drafts_are_fast() {
 /// long the handshake took, takes little longer than by the plan that turns out to be the best.
 #[test]
 fn a_first_text_is_nearly_as_fast_as_by_the_best_plan() {
-    let target = ToyModel::target(V, 5);
     let plan = |group, patience: f64, lead| {
-        Mode::Ahead(Ahead { fixed: Some(Plan { group, patience, lead }), ..Ahead::default() })
+        Mode::Ahead(Ahead { fixed: Some(Schedule { group, patience, lead }), ..Ahead::default() })
     };
     let plans =
         [plan(1, 0.0, 64), plan(2, 0.3, 64), plan(4, 0.3, 64), plan(2, 0.3, 2), plan(4, 0.3, 4), Mode::CloudOnly];
     for difference in [0.4, 0.8] {
-        let draft = target.draft(difference);
+        let pair = pair(difference);
         for (draft_time, pass, delay) in
             [(1, 40, 0), (1, 40, 1), (1, 40, 10), (1, 40, 50), (10, 40, 10), (1, 17, 0), (1, 17, 10), (40, 40, 10)]
         {
@@ -213,7 +212,7 @@ fn a_first_text_is_nearly_as_fast_as_by_the_best_plan() {
             let seconds = |mode: &Mode| -> f64 {
                 let first = |seed| {
                     let settings = Settings { max_new_tokens: 64, ..settings(mode.clone(), 0.7, seed) };
-                    timed::run(draft.clone(), target.clone(), &[1, 2], &settings, times, |_| {}).elapsed
+                    run(&pair, &settings, times).elapsed
                 };
                 (0..10).map(|seed| first(seed).as_secs_f64()).sum()
             };
@@ -233,7 +232,7 @@ fn what_texts_are_like_is_not_what_ways_are_like() {
     const ORDERS: [[f64; 4]; 3] = [[0.8, 0.7, 0.3, 0.5], [0.3, 0.8, 0.5, 0.7], [0.5, 0.3, 0.8, 0.3]];
     let target = ToyModel::target(V, 5);
     let plan = |group, patience: f64, lead| {
-        Mode::Ahead(Ahead { fixed: Some(Plan { group, patience, lead }), ..Ahead::default() })
+        Mode::Ahead(Ahead { fixed: Some(Schedule { group, patience, lead }), ..Ahead::default() })
     };
     let plans = [plan(1, 0.0, 64), plan(4, 0.3, 64), plan(4, 0.3, 4), Mode::CloudOnly];
     let mut ratios = Vec::new();
@@ -243,13 +242,12 @@ fn what_texts_are_like_is_not_what_ways_are_like() {
             let mut sums = [0.0; 4];
             for seed in 0..12 {
                 let order = ORDERS[seed as usize % ORDERS.len()];
-                let texts = (0..).zip(order).map(|(text, difference)| {
+                let mut pair = InProcess::timed(target.draft(order[0]), target.clone(), times);
+                for ((text, difference), sum) in (0..).zip(order).zip(&mut sums) {
                     let settings = settings(mode.clone(), 0.7, 10 * seed + text);
-                    (target.draft(difference), Settings { max_new_tokens: 64, ..settings })
-                });
-                let timed = timed::session(&texts.collect::<Vec<_>>(), target.clone(), &[1, 2], times, |_| {});
-                for (sum, text) in sums.iter_mut().zip(timed) {
-                    *sum += text.elapsed.as_secs_f64();
+                    pair.draft_with(target.draft(difference));
+                    let run = pair.generate(&[1, 2], &Settings { max_new_tokens: 64, ..settings });
+                    *sum += run.elapsed.as_secs_f64();
                 }
             }
             sums

@@ -7,8 +7,8 @@ use outrider_codec::{
 };
 use outrider_speculation::{
     draft::conformal::ThresholdParameters,
+    draft::gate::{Confidence, Gate},
     judge::rules::Rule,
-    policy::gate::{Confidence, Gate},
     sample,
     session::edge::{Mode, Settings, Speculation},
     study::statistics::Statistics,

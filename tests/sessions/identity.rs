@@ -8,9 +8,9 @@ use outrider_codec::{
     scheme::{Code, Downlink, SchemeParameters},
 };
 use outrider_speculation::{
+    control::stop::StopRule,
     draft::{conformal::ThresholdParameters, sparsify},
     judge::rules::Rule,
-    policy::control::StopRule,
     sample::Distribution,
     session::edge::{EndReason, Mode, Origin, Settings, Speculation, StartError},
 };
@@ -151,55 +151,6 @@ fn every_scheme_costs_its_formula() {
             beta = beta - threshold.step * (sparsify::above(&q, beta).dropped_mass() - threshold.target);
         }
     }
-}
-
-/// C-SQS's threshold after every round is that of a run over the committed tokens alone; one that rejected drafts have
-/// moved is not.
-#[test]
-fn the_threshold_forgets_rejected_drafts() {
-    let parameters = ThresholdParameters { target: 0.05, step: 0.02, initial: 0.1 };
-    let scheme = SchemeParameters::CSqs { lattice_resolution: 100, code: Code::Enumerative };
-    let target = ToyModel::target(50, 3);
-    let draft = target.draft(1.0);
-    let mut pair = InProcess::connect(draft.clone(), target, 512, &[]);
-    let mode = Mode::Speculative(Speculation { threshold: parameters, ..Speculation::new(scheme, 4) });
-    let settings = settings(mode, 1.0, 300);
-    let run = pair.generate(&[7], &settings);
-
-    let dropped = |prefix: &[u32], beta: f64| {
-        let row = draft.logits(prefix);
-        let q = Distribution::new(&row, &settings.sampling).unwrap();
-        sparsify::above(&q, beta).dropped_mass()
-    };
-    let step =
-        |beta: f64, prefix: &[u32]| (beta - parameters.step * (dropped(prefix, beta) - parameters.target)).min(1.0);
-    let (mut text, mut updated, mut straight, mut forgetless) = (vec![7], 1, parameters.initial, parameters.initial);
-    let (mut dropped_sum, mut caught) = (0.0, 0);
-    for committed in &run.committed {
-        let record = committed.round.as_ref().unwrap();
-        // The planted error: β keeps what the rejected drafts did to it.
-        let mut drafted = text.clone();
-        for &id in &record.drafted {
-            forgetless = step(forgetless, &drafted);
-            drafted.push(id);
-        }
-        text.extend(committed.tokens.iter().map(|token| token.0));
-        let owed = usize::from(record.accepted == record.drafted.len() && !record.drafted.is_empty());
-        while updated < text.len() - owed {
-            dropped_sum += dropped(&text[..updated], straight);
-            straight = step(straight, &text[..updated]);
-            updated += 1;
-        }
-        let threshold = record.threshold.unwrap();
-        if !record.drafted.is_empty() {
-            assert_eq!(threshold, straight, "round {}", record.round);
-            caught += usize::from(threshold != forgetless);
-        }
-    }
-    assert!(caught > run.committed.len() / 2, "the planted error was seen in {caught} rounds");
-    let statistics = pair.edge.statistics();
-    let (mean, bound) = (statistics.mean_dropped_mass.unwrap(), statistics.dropped_mass_bound.unwrap());
-    assert!((mean - dropped_sum / (updated - 1) as f64).abs() < 1e-9 && mean <= bound, "{mean} {bound}");
 }
 
 /// Under DSSD the edge resamples, says so with its next drafts, and sees where the text ends; the more samples come

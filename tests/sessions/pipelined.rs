@@ -47,7 +47,7 @@ fn assert_closed_form(scheme: SchemeParameters, rule: Rule, draft_length: usize)
     let texts = Texts { rule, draft_length, length: 4, ..Texts::of_three(scheme, NEUTRAL) };
     let distribution = if rule.is_exact() { texts.of_target() } else { texts.ungated() };
     let speculation = Speculation { max_in_flight: 3, ..texts.speculation() };
-    let mut pair = InProcess::connect(texts.draft.clone(), texts.target.clone(), 64, &[]);
+    let mut pair = texts.connect();
     let mut chance = Randomness::new(1, End::Edge);
     let (mut written, mut wasted) = (0, 0);
     let counts = texts.of_sessions(Mode::Speculative(speculation), &mut pair, |pair| {

@@ -3,10 +3,8 @@
 
 use outrider_codec::scheme::{Code, Downlink, SchemeParameters};
 use outrider_speculation::{
-    policy::{
-        ahead::Plan,
-        gate::{Confidence, Gate},
-    },
+    control::plan::Schedule,
+    draft::gate::{Confidence, Gate},
     session::edge::{Ahead, Mode, Settings, Speculation},
 };
 use outrider_tests::{
@@ -28,7 +26,7 @@ fn settings(mode: Mode, temperature: f32, seed: u64, max_new_tokens: u32) -> Set
 
 /// Ahead of the text by what is measured, and with guesses that form a tree, waited for or not.
 fn ahead() -> [Mode; 3] {
-    let plans = [None, Some(Plan::AT_ONCE), Some(Plan { group: 3, patience: 1.0, lead: 64 })];
+    let plans = [None, Some(Schedule::AT_ONCE), Some(Schedule { group: 3, patience: 1.0, lead: 64 })];
     plans.map(|fixed| Mode::Ahead(Ahead { fixed, branches: fixed.map(|_| true), ..Ahead::default() }))
 }
 

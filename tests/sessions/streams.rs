@@ -8,7 +8,7 @@ use outrider_codec::{
     scheme::{Code, SchemeParameters},
 };
 use outrider_speculation::{
-    policy::control::StopRule,
+    control::stop::StopRule,
     session::edge::{Mode, Settings, Speculation},
     theory::tk_slt::{optimal_draft_length, speedup},
 };

@@ -1,8 +1,9 @@
-//! No circle of imports between files of a crate: who follows them comes to an end.
+//! No circle of imports, neither among the files of a crate nor among modules beside each other, with all that is in
+//! them: a reader who follows imports comes to an end.
 //!
-//! A file imports another if it names something of it, in a `use` or in place. `mod x;` is no import, and neither is a
-//! `pub use` whose name the file does not use itself: both only say where things are. What is named through such a `pub
-//! use` is looked for where it is defined. Code for tests alone does not count.
+//! A path is an import where it stands, in a `use` or in code. `mod x;` is none, and neither is a `pub use` whose name
+//! the module does not use itself: both only say where things are. A name is followed through a `pub use` to the module
+//! that defines it. Code for tests alone does not count.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,348 +13,311 @@ use std::{
 };
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
-use quote::ToTokens;
-use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility, parse2};
 
 use crate::layering::metadata;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
-/// The names that lead to a module from the root of its crate.
+/// Names that lead to a module or an item from the root of its crate.
 type Names = Vec<String>;
+/// Gives the text of a file, if there is one.
+type Read<'a> = dyn Fn(&Path) -> Option<String> + 'a;
+
+/// Circles of modules that are still there, as `package: modules`. Entries may only go.
+const KNOWN: [&str; 4] = [
+    "outrider-cloud: app, openai",
+    "outrider-cloud: metrics, target",
+    "outrider-codec: frame, scheme",
+    "outrider-speculation: policy, study",
+];
 
 /// A module, in a file of its own or inside another's.
 #[derive(Default)]
 struct Module {
     file: PathBuf,
-    /// What is written in it, tests aside.
-    items: Vec<Item>,
-    /// Names that it says are elsewhere, for others too.
-    exports: BTreeMap<String, Names>,
-    /// Modules all of whose names are given on.
-    globs: Vec<Names>,
-    /// Names of its own.
-    own: BTreeSet<String>,
+    uses: Vec<Use>,
+    /// Paths in code, names alone included.
+    paths: Vec<Names>,
 }
 
-/// The modules of a crate.
+/// One name that a `use` brings; `*` for all names of a module.
+struct Use {
+    name: String,
+    path: Names,
+    is_public: bool,
+}
+
+/// The modules of a crate, by their names.
 #[derive(Default)]
 struct Tree(BTreeMap<Names, Module>);
-
-/// Gives the text of a file, if there is one.
-type Read<'a> = dyn Fn(&Path) -> Option<String> + 'a;
 
 impl Tree {
     fn read(root: &Path, read: &Read<'_>) -> Outcome<Self> {
         let mut tree = Self::default();
-        let items = syn::parse_file(&read(root).ok_or("there is no such file")?)?.items;
-        tree.add(Names::new(), root, root.parent().ok_or("a file lies in a folder")?, items, read)?;
+        let text = read(root).ok_or("there is no such file")?;
+        tree.add(Names::new(), root, root.parent().ok_or("a file lies in a folder")?, text.parse()?, read)?;
         Ok(tree)
     }
 
-    /// `folder` is where the files of its modules are.
-    fn add(&mut self, names: Names, file: &Path, folder: &Path, items: Vec<Item>, read: &Read<'_>) -> Outcome<()> {
-        let mut module = Module { file: file.to_owned(), ..Module::default() };
-        for item in items {
-            if is_for_tests(attributes(&item)) {
+    /// Adds a module and those in it, whose files are in `folder`.
+    fn add(&mut self, names: Names, file: &Path, folder: &Path, text: TokenStream, read: &Read<'_>) -> Outcome<()> {
+        let (mut module, mut children) = (Module { file: file.to_owned(), ..Module::default() }, Vec::new());
+        module.scan(text, Some(&mut children));
+        self.0.insert(names.clone(), module);
+        for Child { name, text, path } in children {
+            let (inner, below) = ([&names[..], std::slice::from_ref(&name)].concat(), folder.join(&name));
+            if let Some(text) = text {
+                self.add(inner, file, &below, text, read)?;
                 continue;
             }
-            let Item::Mod(ItemMod { ident, content, attrs, .. }) = item else {
-                module.own.extend(name_of(&item));
-                module.items.push(item);
-                continue;
-            };
-            let (name, inner) = (ident.to_string(), [&names[..], &[ident.to_string()]].concat());
-            if let Some((_, items)) = content {
-                self.add(inner, file, &folder.join(&name), items, read)?;
-                continue;
-            }
-            let given = path_of(&attrs).map(|path| file.with_file_name(path));
-            let beside = [folder.join(format!("{name}.rs")), folder.join(&name).join("mod.rs")];
-            let found = given.into_iter().chain(beside).find_map(|path| Some((read(&path)?, path)));
-            let (text, path) = found.ok_or_else(|| format!("{}: no file for `mod {name}`", file.display()))?;
-            self.add(inner, &path, &folder.join(&name), syn::parse_file(&text)?.items, read)?;
+            let given = path.map(|path| file.with_file_name(path));
+            let mut places = given.into_iter().chain([folder.join(format!("{name}.rs")), below.join("mod.rs")]);
+            let (text, file) = places
+                .find_map(|path| Some((read(&path)?, path)))
+                .ok_or_else(|| format!("{}: no file for `mod {name}`", file.display()))?;
+            self.add(inner, &file, &below, text.parse()?, read)?;
         }
-        self.0.insert(names, module);
         Ok(())
     }
 
-    /// Notes what each module re-exports.
-    fn export(&mut self) {
-        let exports: Vec<_> = self.0.iter().flat_map(|(names, module)| self.exports_of(names, module)).collect();
-        for (names, name, target) in exports {
-            let Some(module) = self.0.get_mut(&names) else { continue };
-            match name {
-                Some(name) => drop(module.exports.insert(name, target)),
-                None => module.globs.push(target),
-            }
-        }
-    }
-
-    fn exports_of(&self, names: &Names, module: &Module) -> Vec<(Names, Option<String>, Names)> {
-        let uses = module.items.iter().filter_map(|item| match item {
-            Item::Use(item) if !matches!(item.vis, Visibility::Inherited) => Some(leaves(&item.tree)),
-            _ => None,
-        });
-        let leaves =
-            uses.flatten().filter_map(|(name, path)| Some((names.clone(), name, self.absolute(names, &path)?)));
-        leaves.collect()
-    }
-
     /// From the crate's root, if the path leads to somewhere in the crate.
-    fn absolute(&self, from: &Names, path: &[String]) -> Option<Names> {
+    fn absolute(&self, from: &[String], path: &[String]) -> Option<Names> {
         let (first, rest) = path.split_first()?;
         match first.as_str() {
             "crate" => Some(rest.to_vec()),
             "self" => Some([from, rest].concat()),
             "super" => {
-                let mut up = from.clone();
-                up.pop();
-                match rest.first().map(String::as_str) {
-                    Some("super") => self.absolute(&up, rest),
-                    _ => Some([&up[..], rest].concat()),
-                }
+                let up = from.split_last()?.1;
+                let more = rest.first().is_some_and(|next| next == "super");
+                if more { self.absolute(up, rest) } else { Some([up, rest].concat()) }
             }
-            _ => {
-                let child = [&from[..], std::slice::from_ref(first)].concat();
-                self.0.contains_key(&child).then(|| [&child[..], rest].concat())
-            }
+            _ => self.0.contains_key(&[from, &path[..1]].concat()).then(|| [from, path].concat()),
         }
     }
 
-    /// The module in which the path's first name that is no module is defined, or the module that the path ends at.
-    fn defined_in(&self, path: &[String], depth: usize) -> Option<(Names, bool)> {
+    /// The module that defines the path's first name that is no module, or the module that the path itself names, with
+    /// whether it does.
+    fn defined_in(&self, path: &[String]) -> Option<(&Names, bool)> {
         let known = (0..=path.len()).rev().find(|&known| self.0.contains_key(&path[..known]))?;
-        let (names, module) = (path[..known].to_vec(), &self.0[&path[..known]]);
+        let (names, module) = self.0.get_key_value(&path[..known])?;
         let Some(name) = path.get(known) else { return Some((names, true)) };
-        if depth > 8 || module.own.contains(name) {
-            return Some((names, false));
+        let export = module.uses.iter().find(|export| export.is_public && export.name == *name);
+        match export.and_then(|export| self.absolute(names, &export.path)) {
+            Some(elsewhere) => self.defined_in(&[&elsewhere, &path[known + 1..]].concat()),
+            None => Some((names, false)),
         }
-        let rest = &path[known + 1..];
-        if let Some(target) = module.exports.get(name) {
-            return self.defined_in(&[target, rest].concat(), depth + 1);
-        }
-        let through = |glob: &Names| {
-            let (found, _) = self.defined_in(&[&glob[..], std::slice::from_ref(name), rest].concat(), depth + 1)?;
-            self.0[&found].own.contains(name).then_some((found, false))
-        };
-        module.globs.iter().find_map(through).or(Some((names, false)))
     }
 
-    /// For each file the files that it imports.
-    fn imports(&self) -> BTreeMap<&Path, BTreeSet<&Path>> {
-        let mut imports: BTreeMap<&Path, BTreeSet<&Path>> = BTreeMap::new();
+    /// Pairs of modules in different files, the first of which imports the second.
+    fn imports(&self) -> BTreeSet<(&Names, &Names)> {
+        let mut imports = BTreeSet::new();
         for (names, module) in &self.0 {
-            let (mut targets, mut paths) = (Vec::new(), Vec::new());
-            let (mut modules, mut exported) = (BTreeMap::new(), Vec::new());
-            for item in &module.items {
-                match item {
-                    Item::Use(item) => {
-                        for (name, path) in leaves(&item.tree) {
-                            let Some(path) = self.absolute(names, &path) else { continue };
-                            match (name, &item.vis, self.defined_in(&path, 0)) {
-                                // What is used of a module is seen where it is used.
-                                (Some(name), _, Some((target, true))) => drop(modules.insert(name, target)),
-                                (Some(name), Visibility::Public(_) | Visibility::Restricted(_), _) => {
-                                    exported.push((name, path));
-                                }
-                                _ => targets.push(path),
-                            }
-                        }
-                    }
-                    _ => in_place(item.to_token_stream(), &mut paths),
+            let (mut targets, mut modules, mut exports) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+            for Use { name, path, is_public } in &module.uses {
+                let Some(path) = self.absolute(names, path) else { continue };
+                match self.defined_in(&path) {
+                    // Imports are what is used of it, where it is used.
+                    Some((target, true)) if name != "*" => drop(modules.insert(name, target)),
+                    _ if *is_public => drop(exports.insert(name, path)),
+                    _ => targets.push(path),
                 }
             }
-            for path in paths {
-                let exported = exported.iter().find(|(name, _)| *name == path[0]);
-                targets.extend(exported.map(|(_, target)| target.clone()));
+            for path in &module.paths {
+                targets.extend(exports.get(&path[0]).cloned());
+                // A name alone is a field or a variable more often than a module.
+                let rest = &path[1..];
                 match modules.get(&path[0]) {
-                    Some(target) => targets.push([&target[..], &path[1..]].concat()),
-                    None => targets.extend(self.absolute(names, &path)),
+                    _ if rest.is_empty() => {}
+                    Some(target) => targets.push([target, rest].concat()),
+                    None => targets.extend(self.absolute(names, path)),
                 }
             }
-            let found = targets.iter().filter_map(|path| self.defined_in(path, 0));
-            let files = found.map(|(target, _)| self.0[&target].file.as_path()).filter(|file| *file != module.file);
-            imports.entry(&module.file).or_default().extend(files);
+            let found = targets.iter().filter_map(|path| self.defined_in(path)).map(|(target, _)| (names, target));
+            imports.extend(found.filter(|(_, target)| self.0[*target].file != module.file));
         }
         imports
     }
 
-    /// Sets of files each of which imports each other, directly or through others.
-    fn circles(&self) -> Vec<Vec<PathBuf>> {
+    /// Circles of files, and circles of modules beside each other.
+    fn circles(&self) -> (Vec<Vec<PathBuf>>, Vec<Vec<String>>) {
         let imports = self.imports();
-        let reached: BTreeMap<&Path, BTreeSet<&Path>> =
-            imports.keys().map(|file| (*file, reached_from(file, &imports))).collect();
-        let circle = |file: &&&Path| -> Vec<PathBuf> {
-            reached[**file]
-                .iter()
-                .filter(|other| reached[**other].contains(**file))
-                .map(|file| file.to_path_buf())
-                .collect()
+        let files = imports.iter().map(|(from, to)| (self.0[*from].file.clone(), self.0[*to].file.clone()));
+        let beside = |(from, to): &(&Names, &Names)| {
+            let shared = from.iter().zip(to.iter()).take_while(|(from, to)| from == to).count();
+            let name = |names: &Names| names.get(..=shared).map(|names| names.join("::"));
+            name(from).zip(name(to))
         };
-        let circles: BTreeSet<Vec<PathBuf>> = imports.keys().map(|file| circle(&file)).collect();
-        circles.into_iter().filter(|circle| !circle.is_empty()).collect()
+        (circles(&files.collect()), circles(&imports.iter().filter_map(beside).collect()))
+    }
+
+    /// Imports from one node of a circle to another.
+    fn within(&self, node: impl Fn(&Names) -> Option<usize>) -> Vec<String> {
+        let is_within = |(from, to): &(&Names, &Names)| node(from).zip(node(to)).is_some_and(|(from, to)| from != to);
+        let imports = self.imports().into_iter().filter(is_within);
+        imports.map(|(from, to)| format!("{} imports {}", from.join("::"), to.join("::"))).collect()
     }
 }
 
-fn reached_from<'a>(start: &'a Path, imports: &BTreeMap<&'a Path, BTreeSet<&'a Path>>) -> BTreeSet<&'a Path> {
-    let (mut reached, mut next) = (BTreeSet::new(), vec![start]);
-    while let Some(file) = next.pop() {
-        next.extend(imports.get(file).into_iter().flatten().filter(|file| reached.insert(**file)));
-    }
-    reached
+/// A module in another.
+struct Child {
+    name: String,
+    /// Its text, unless it has a file of its own.
+    text: Option<TokenStream>,
+    /// Value of `#[path = "…"]`.
+    path: Option<String>,
 }
 
-fn attributes(item: &Item) -> &[Attribute] {
-    match item {
-        Item::Const(item) => &item.attrs,
-        Item::Enum(item) => &item.attrs,
-        Item::Fn(item) => &item.attrs,
-        Item::Impl(item) => &item.attrs,
-        Item::Macro(item) => &item.attrs,
-        Item::Mod(item) => &item.attrs,
-        Item::Static(item) => &item.attrs,
-        Item::Struct(item) => &item.attrs,
-        Item::Trait(item) => &item.attrs,
-        Item::Type(item) => &item.attrs,
-        Item::Use(item) => &item.attrs,
-        _ => &[],
-    }
-}
-
-fn name_of(item: &Item) -> Option<String> {
-    let ident = match item {
-        Item::Const(item) => &item.ident,
-        Item::Enum(item) => &item.ident,
-        Item::Fn(item) => &item.sig.ident,
-        Item::Macro(item) => item.ident.as_ref()?,
-        Item::Static(item) => &item.ident,
-        Item::Struct(item) => &item.ident,
-        Item::Trait(item) => &item.ident,
-        Item::Type(item) => &item.ident,
-        _ => return None,
-    };
-    Some(ident.to_string())
-}
-
-fn is_for_tests(attributes: &[Attribute]) -> bool {
-    let is_test = |tokens: String| tokens == "cfg (test)" || tokens.starts_with("cfg (all (test");
-    attributes.iter().any(|attribute| is_test(attribute.meta.to_token_stream().to_string()))
-}
-
-/// Of `#[path = "…"]`.
-fn path_of(attributes: &[Attribute]) -> Option<String> {
-    let path = attributes.iter().find(|attribute| attribute.path().is_ident("path"))?;
-    Some(path.meta.require_name_value().ok()?.value.to_token_stream().to_string().trim_matches('"').to_owned())
-}
-
-/// Every name that a `use` brings, with its path; none for all names of a module.
-fn leaves(tree: &UseTree) -> Vec<(Option<String>, Names)> {
-    let below = |name: String, tree: &UseTree| {
-        let leaves = leaves(tree).into_iter();
-        leaves.map(move |(leaf, path)| (leaf, [std::slice::from_ref(&name), &path[..]].concat())).collect()
-    };
-    match tree {
-        UseTree::Path(path) => {
-            let mut leaves: Vec<(Option<String>, Names)> = below(path.ident.to_string(), &path.tree);
-            for (name, path) in &mut leaves {
-                // `use a::{self}`
-                if path.last().is_some_and(|last| last == "self") && path.len() > 1 {
-                    path.pop();
-                    *name = name.take().map(|name| if name == "self" { path[path.len() - 1].clone() } else { name });
+impl Module {
+    /// Notes paths and `use`s of some code; modules only at the top of a module, which gives `children`.
+    fn scan(&mut self, code: TokenStream, mut children: Option<&mut Vec<Child>>) {
+        let tokens: Vec<TokenTree> = code.into_iter().collect();
+        let is = |at: usize, mark: &str| tokens.get(at).is_some_and(|token| is(token, mark));
+        let ident = |at: usize| match tokens.get(at) {
+            Some(TokenTree::Ident(ident)) => Some(ident.to_string()),
+            _ => None,
+        };
+        let (mut at, mut given) = (0, None);
+        while at < tokens.len() {
+            match &tokens[at] {
+                TokenTree::Group(group) => self.scan(group.stream(), None),
+                TokenTree::Punct(punct) if punct.as_char() == '#' => {
+                    let attribute = tokens.get(at + 1).map(|token| token.to_string().replace(' ', ""));
+                    let attribute = attribute.unwrap_or_default();
+                    if attribute == "[cfg(test)]" || attribute.starts_with("[cfg(all(test") {
+                        // An item ends with braces or a semicolon, a field or variant with a comma.
+                        let ends = |token: &TokenTree| match token {
+                            TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
+                            TokenTree::Punct(mark) => {
+                                mark.as_char() == ';' || mark.as_char() == ',' && children.is_none()
+                            }
+                            _ => false,
+                        };
+                        at = (at..tokens.len()).find(|&at| ends(&tokens[at])).unwrap_or(tokens.len());
+                    } else if let Some(path) = attribute.strip_prefix("[path=\"") {
+                        given = Some(path.trim_end_matches("\"]").to_owned());
+                    }
                 }
+                TokenTree::Ident(word) => {
+                    let word = word.to_string();
+                    match (&mut children, ident(at + 1)) {
+                        _ if word == "use" => {
+                            let end = (at..tokens.len()).find(|&end| is(end, ";")).unwrap_or(tokens.len());
+                            let is_public = at > 0 && (is(at - 1, "pub") || at > 1 && is(at - 2, "pub"));
+                            let first = self.uses.len();
+                            leaves(&tokens[at + 1..end], &[], &mut self.uses);
+                            self.uses[first..].iter_mut().for_each(|leaf| leaf.is_public = is_public);
+                            at = end;
+                        }
+                        (Some(children), Some(name)) if word == "mod" => {
+                            let text = match tokens.get(at + 2) {
+                                Some(TokenTree::Group(group)) => Some(group.stream()),
+                                _ => None,
+                            };
+                            children.push(Child { name, text, path: given.take() });
+                            at += 2;
+                        }
+                        _ => {
+                            let mut path = vec![word];
+                            while is(at + 1, ":") && is(at + 2, ":") {
+                                let Some(next) = ident(at + 3) else { break };
+                                path.push(next);
+                                at += 3;
+                            }
+                            self.paths.push(path);
+                        }
+                    }
+                }
+                _ => {}
             }
-            leaves
+            at += 1;
         }
-        UseTree::Name(name) => vec![(Some(name.ident.to_string()), vec![name.ident.to_string()])],
-        UseTree::Rename(rename) => vec![(Some(rename.rename.to_string()), vec![rename.ident.to_string()])],
-        UseTree::Glob(_) => vec![(None, vec![])],
-        UseTree::Group(group) => group.items.iter().flat_map(leaves).collect(),
     }
 }
 
-/// Adds each path that stands in code, macros included; a name alone is one, too.
-fn in_place(tokens: TokenStream, paths: &mut Vec<Names>) {
-    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
-    let is_punct =
-        |at: usize, mark: char| matches!(tokens.get(at), Some(TokenTree::Punct(punct)) if punct.as_char() == mark);
-    let mut at = 0;
-    while at < tokens.len() {
-        match &tokens[at] {
-            TokenTree::Group(group) => in_place(group.stream(), paths),
-            TokenTree::Punct(punct) if punct.as_char() == '#' => {
-                // An item for tests alone ends with braces or a semicolon.
-                let is_test =
-                    tokens.get(at + 1).is_some_and(|token| token.to_string().replace(' ', "") == "[cfg(test)]");
-                let ends = |token: &TokenTree| match token {
-                    TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
-                    TokenTree::Punct(punct) => matches!(punct.as_char(), ';' | ','),
-                    _ => false,
-                };
-                at = if is_test { (at..tokens.len()).find(|&at| ends(&tokens[at])).unwrap_or(at) } else { at + 1 };
+/// True for a word or mark that reads so.
+fn is(token: &TokenTree, text: &str) -> bool {
+    !matches!(token, TokenTree::Group(_)) && token.to_string() == text
+}
+
+/// Adds every name that the tree of a `use` brings.
+fn leaves(tree: &[TokenTree], prefix: &[String], uses: &mut Vec<Use>) {
+    for branch in tree.split(|token| is(token, ",")).filter(|branch| !branch.is_empty()) {
+        let (mut path, mut renamed, mut inner) = (prefix.to_vec(), None, None);
+        for (at, token) in branch.iter().enumerate() {
+            match token {
+                TokenTree::Group(group) => inner = Some(group.stream()),
+                TokenTree::Ident(word) if *word == "as" => renamed = branch.get(at + 1).map(ToString::to_string),
+                TokenTree::Ident(word) if renamed.is_none() => path.push(word.to_string()),
+                TokenTree::Punct(mark) if mark.as_char() == '*' => renamed = Some("*".to_owned()),
+                _ => {}
             }
-            TokenTree::Ident(ident) if *ident == "use" => {
-                let end = (at..tokens.len()).find(|&end| is_punct(end, ';')).unwrap_or(at);
-                let item = tokens[at..=end].iter().cloned().collect();
-                if let Ok(ItemUse { tree, .. }) = parse2(item) {
-                    paths.extend(leaves(&tree).into_iter().map(|leaf| leaf.1));
-                }
-                at = end;
-            }
-            TokenTree::Ident(ident) => {
-                let mut path = vec![ident.to_string()];
-                while is_punct(at + 1, ':') && is_punct(at + 2, ':') {
-                    let Some(TokenTree::Ident(next)) = tokens.get(at + 3) else { break };
-                    path.push(next.to_string());
-                    at += 3;
-                }
-                // `pub(crate)` names nothing.
-                if path.len() > 1 || !matches!(path[0].as_str(), "crate" | "super" | "self") {
-                    paths.push(path);
-                }
-            }
-            _ => {}
         }
-        at += 1;
+        if let Some(inner) = inner {
+            leaves(&inner.into_iter().collect::<Vec<_>>(), &path, uses);
+            continue;
+        }
+        if path.len() > 1 && path.last().is_some_and(|last| last == "self") {
+            path.pop();
+        }
+        let name = renamed.or_else(|| path.last().cloned()).unwrap_or_default();
+        uses.push(Use { name, path, is_public: false });
     }
 }
 
-fn read(root: &Path, read: &Read<'_>) -> Outcome<Tree> {
-    let mut tree = Tree::read(root, read)?;
-    tree.export();
-    Ok(tree)
+/// Sets of nodes each of which leads to each other.
+fn circles<T: Clone + Ord>(edges: &BTreeSet<(T, T)>) -> Vec<Vec<T>> {
+    let mut beyond: BTreeMap<&T, Vec<&T>> = BTreeMap::new();
+    for (from, to) in edges {
+        beyond.entry(from).or_default().push(to);
+    }
+    let mut reached: BTreeMap<&T, BTreeSet<&T>> = BTreeMap::new();
+    for &start in beyond.keys() {
+        let (found, mut next) = (reached.entry(start).or_default(), vec![start]);
+        while let Some(node) = next.pop() {
+            next.extend(beyond.get(node).into_iter().flatten().filter(|&&to| found.insert(to)));
+        }
+    }
+    let circle = |node: &&T| -> Vec<T> {
+        let back = |other: &&&T| reached.get(*other).is_some_and(|reached| reached.contains(node));
+        reached[*node].iter().filter(back).map(|other| (*other).clone()).collect()
+    };
+    let circles: BTreeSet<Vec<T>> = reached.keys().map(circle).collect();
+    circles.into_iter().filter(|circle| circle.len() > 1).collect()
 }
 
 #[test]
-fn no_file_imports_what_imports_it() -> Outcome<()> {
+fn nothing_imports_what_imports_it() -> Outcome<()> {
     let metadata = metadata()?;
-    let folder = metadata.workspace_root.as_std_path();
-    let name = |file: &Path| file.strip_prefix(folder).unwrap_or(file).display().to_string();
-    let mut found = String::new();
-    for target in metadata.workspace_packages().iter().flat_map(|package| &package.targets) {
-        let tree = read(target.src_path.as_std_path(), &|path| fs::read_to_string(path).ok())?;
-        let imports = tree.imports();
-        for circle in tree.circles() {
-            for file in &circle {
-                let others = imports[file.as_path()].iter().filter(|other| circle.iter().any(|file| file == *other));
-                let others: Vec<_> = others.map(|file| name(file)).collect();
-                found.push_str(&format!("{} imports {}\n", name(file), others.join(", ")));
+    let (mut files, mut modules) = (Vec::new(), BTreeSet::new());
+    for package in metadata.workspace_packages() {
+        for target in &package.targets {
+            let tree = Tree::read(target.src_path.as_std_path(), &|path| fs::read_to_string(path).ok())?;
+            let (of_files, of_modules) = tree.circles();
+            for circle in of_files {
+                let node = |names: &Names| circle.iter().position(|file| *file == tree.0[names].file);
+                files.extend(tree.within(node));
             }
-            found.push('\n');
+            for circle in of_modules {
+                let node = |names: &Names| circle.iter().position(|module| names.join("::").starts_with(module));
+                let (name, imports) = (format!("{}: {}", package.name, circle.join(", ")), tree.within(node));
+                println!("{name}: {imports:#?}");
+                modules.insert(name);
+            }
         }
     }
-    assert!(found.is_empty(), "circles of imports:\n{found}");
+    assert!(files.is_empty(), "files that import each other: {files:#?}");
+    assert_eq!(modules.iter().collect::<Vec<_>>(), KNOWN.iter().collect::<Vec<_>>(), "modules that import each other");
     Ok(())
 }
 
 /// The circles among files that are given as text.
-fn planted(files: &[(&str, &str)]) -> Vec<Vec<PathBuf>> {
+fn planted(files: &[(&str, &str)]) -> (Vec<Vec<PathBuf>>, Vec<Vec<String>>) {
     let read = |path: &Path| files.iter().find(|file| Path::new(file.0) == path).map(|file| file.1.to_owned());
-    self::read(Path::new(files[0].0), &read).unwrap().circles()
+    Tree::read(Path::new(files[0].0), &read).unwrap().circles()
 }
 
 #[test]
-fn planted_circles_are_found() {
-    let circle = [vec![PathBuf::from("src/a.rs"), PathBuf::from("src/b.rs")]];
+fn planted_circles_of_files_are_found() {
+    let circle = [["src/a.rs", "src/b.rs"].map(PathBuf::from).to_vec()];
     let root = ("src/lib.rs", "mod a; mod b; mod c { pub use super::b::B; }");
     for (a, b) in [
         ("use crate::b::B; pub struct A;", "use super::a::A; pub struct B;"),
@@ -362,12 +326,28 @@ fn planted_circles_are_found() {
         ("use crate::c::B; pub struct A;", "pub struct B; fn f() { assert!(crate::a::A == 1); }"),
         ("pub struct A; fn f() { use crate::b::B; }", "pub use crate::a::A; pub struct B(A);"),
     ] {
-        assert_eq!(planted(&[root, ("src/a.rs", a), ("src/b.rs", b)]), circle, "{a}\n{b}");
+        assert_eq!(planted(&[root, ("src/a.rs", a), ("src/b.rs", b)]).0, circle, "{a}\n{b}");
     }
     // A child and its parent.
     let parent = "mod b; pub struct A; pub fn f() { b::g() }";
     let files = [("src/lib.rs", "mod a;"), ("src/a.rs", parent), ("src/a/b.rs", "use super::A; pub fn g() {}")];
-    assert_eq!(planted(&files), [vec![PathBuf::from("src/a/b.rs"), PathBuf::from("src/a.rs")]]);
+    assert_eq!(planted(&files).0, [["src/a/b.rs", "src/a.rs"].map(PathBuf::from).to_vec()]);
+}
+
+#[test]
+fn a_planted_circle_of_modules_is_found() {
+    let files = |inner: &'static str| {
+        [
+            ("src/lib.rs", "mod app; mod openai;"),
+            ("src/app.rs", "mod state; mod routes;"),
+            ("src/app/state.rs", "pub struct State;"),
+            ("src/app/routes.rs", inner),
+            ("src/openai.rs", "use crate::app::state::State; pub fn routes() {}"),
+        ]
+    };
+    let circle = files("fn f() { crate::openai::routes() }");
+    assert_eq!(planted(&circle), (Vec::new(), vec![vec!["app".to_owned(), "openai".to_owned()]]));
+    assert_eq!(planted(&files("use super::state::State;")), (Vec::new(), Vec::new()));
 }
 
 #[test]
@@ -382,7 +362,7 @@ fn what_is_no_circle_is_not_found() {
         // A field is no module, nor is a visibility.
         ("pub struct A { b: u8 } pub(crate) fn f(a: A) { a.b; }", "use crate::A; pub struct B;"),
     ] {
-        assert!(planted(&[root, ("src/a.rs", a), ("src/b.rs", b)]).is_empty(), "{a}\n{b}");
+        assert_eq!(planted(&[root, ("src/a.rs", a), ("src/b.rs", b)]), Default::default(), "{a}\n{b}");
     }
     // Siblings that name each other's parent name what it re-exports.
     let files = [
@@ -390,5 +370,5 @@ fn what_is_no_circle_is_not_found() {
         ("src/a/b.rs", "pub struct B;"),
         ("src/a/c.rs", "use super::B;"),
     ];
-    assert!(planted(&files).is_empty());
+    assert_eq!(planted(&files), Default::default());
 }

@@ -1,4 +1,4 @@
-//! Files that can be read in one sitting, in lines that fit.
+//! Files that can be read in one sitting, in lines that fit, and without unsafe code but for a few.
 
 use std::{
     fs,
@@ -12,6 +12,8 @@ use crate::layering::metadata;
 const LONGEST_FILE: usize = 500;
 /// Characters of a line.
 const LONGEST_LINE: usize = 120;
+/// The files with exceptions from the lint that denies unsafe code: kernels, and a test that counts allocations.
+const UNSAFE: [&str; 2] = ["models/src/kernels/", "models/tests/memory.rs"];
 
 /// The folder of the repository, and every file in it that git knows.
 pub(crate) fn listed() -> (PathBuf, Vec<String>) {
@@ -54,4 +56,20 @@ fn lines_are_short() {
         long.extend(lines.map(|(number, _)| format!("{name}:{number}")));
     }
     assert!(long.is_empty(), "more than {LONGEST_LINE} characters: {long:#?}");
+}
+
+#[test]
+fn unsafe_code_stands_in_kernels_only() {
+    for package in metadata().unwrap().workspace_packages() {
+        let manifest = fs::read_to_string(&package.manifest_path).unwrap();
+        assert!(manifest.contains("[lints]\nworkspace = true\n"), "{} has lints of its own", package.name);
+    }
+    // In two parts, so that this file has none.
+    let lint = concat!("unsafe", "_code");
+    let has_exception = |text: &str| text.replace(&format!("forbid({lint})"), "").contains(lint);
+    let sources = sources(&["rs"]);
+    let excepted = sources.iter().filter(|(_, text)| has_exception(text)).map(|(name, _)| name);
+    let (kernels, others): (Vec<_>, Vec<_>) = excepted.partition(|name| UNSAFE.iter().any(|at| name.starts_with(at)));
+    assert!(!kernels.is_empty(), "the exceptions were not found");
+    assert!(others.is_empty(), "exceptions for unsafe code: {others:?}");
 }

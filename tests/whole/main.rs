@@ -1,8 +1,7 @@
-//! **Whole.** What holds of the repository and of the real pair.
+//! **Whole.** Properties of the repository and of the real pair.
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 mod circles;
-mod conformal;
 mod deployment;
 mod documents;
 mod files;

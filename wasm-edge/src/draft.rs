@@ -1,4 +1,4 @@
-//! The draft model: on the processor, and on the browser's GPU where that is faster or was asked for.
+//! Draft model on the CPU, and on the browser's GPU if that is faster or required.
 
 use std::{
     cell::{Cell, RefCell},
@@ -17,23 +17,23 @@ use web_time::Instant;
 
 use crate::error::Failure;
 
-/// Drafts that are timed together, after as many that are not.
+/// Number of drafts in a timing, after as many warm-up drafts.
 const TIMED: usize = 4;
 
-/// A GPU that is open.
+/// Open connection to a GPU, for JavaScript.
 #[wasm_bindgen]
 pub struct GpuHandle(Option<Gpu>);
 
 #[wasm_bindgen]
 impl GpuHandle {
-    /// Opens the GPU that the browser gives.
+    /// Opens the GPU that the browser offers.
     ///
     /// Throws an `Error` whose `code` is `gpu-failed` if there is none.
     pub async fn open() -> Result<Self, JsValue> {
         Ok(Self(Some(Gpu::open().await.map_err(Failure::from)?)))
     }
 
-    /// What the GPU calls itself; browsers tell little.
+    /// Name of the GPU; browsers reveal little.
     #[wasm_bindgen(getter)]
     #[must_use]
     pub fn name(&self) -> String {
@@ -47,7 +47,7 @@ impl GpuHandle {
     }
 }
 
-/// What drafts.
+/// Processor that computes drafts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Engine {
     Wasm,
@@ -63,23 +63,23 @@ impl Engine {
     }
 }
 
-/// A draft model. It is on the processor in any case: a GPU may be taken away at any time.
+/// Draft model on the CPU and, if used, on a GPU. The CPU copy is always kept, because a GPU may be lost at any time.
 pub struct Draft {
     model: Model,
-    /// Taken out while it computes.
+    /// Model on the GPU; taken out while it computes.
     gpu: RefCell<Option<GpuDraft>>,
     engine: Cell<Engine>,
-    /// Why the GPU does not draft, if it was to.
+    /// Reason why the GPU does not draft, if it was requested.
     declined: RefCell<Option<String>>,
 }
 
 impl Draft {
-    /// On the processor alone.
+    /// Creates a draft model on the CPU only.
     pub fn on_processor(model: Model) -> Self {
         Self { model, gpu: RefCell::default(), engine: Cell::new(Engine::Wasm), declined: RefCell::default() }
     }
 
-    /// On both: of which the GPU drafts if it is faster, or `always`.
+    /// Creates a draft model on CPU and GPU. The GPU drafts if it is faster, or `always`.
     pub async fn on_gpu(stored: StoredModel, gpu: Gpu, always: bool) -> Result<Self, Failure> {
         let on_gpu = GpuDraft::new(gpu, &stored).await;
         let draft = Self::on_processor(stored.into_model()?);
@@ -88,7 +88,7 @@ impl Draft {
             Err(error) => draft.decline(error.to_string()),
             Ok(mut on_gpu) => {
                 let processor = draft.time_on_processor()?;
-                // A browser says only now what it has refused of all that.
+                // Browsers report rejected commands only when results are awaited.
                 match time_on_gpu(&mut on_gpu).await {
                     Err(error) if always => return Err(error.into()),
                     Err(error) => draft.decline(error.to_string()),
@@ -106,12 +106,12 @@ impl Draft {
         self.model.config()
     }
 
-    /// What drafts at present.
+    /// Processor that computes drafts at present.
     pub fn engine(&self) -> Engine {
         self.engine.get()
     }
 
-    /// Why the GPU does not draft, if it was to.
+    /// Reason why the GPU does not draft, if it was requested.
     pub fn declined(&self) -> Option<String> {
         self.declined.borrow().clone()
     }
@@ -127,7 +127,7 @@ impl Draft {
         self.engine.set(Engine::Wasm);
     }
 
-    /// Milliseconds a draft.
+    /// Measures the time per draft on the CPU, in milliseconds.
     fn time_on_processor(&self) -> Result<f64, Failure> {
         let (mut cache, mut scratch) = (self.model.new_cache(), Scratch::default());
         let mut began = Instant::now();
@@ -142,13 +142,14 @@ impl Draft {
     }
 }
 
-/// Milliseconds a draft: of a group that the GPU chooses by itself, or of one whose largest logits come back, whichever
-/// takes longer, as both kinds may be asked for. Of each the faster of two.
+/// Measures the time per draft on the GPU, in milliseconds. Either kind of draft may be requested later, so this is the
+/// slower of two: drafts in a group that the GPU chooses itself, and a draft whose largest logits are read back. Each
+/// is the best of two runs.
 async fn time_on_gpu(draft: &mut GpuDraft) -> Result<f64, GpuError> {
     let top_k = TopK { k: 1, temperature: 1.0 };
     let sampling = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
     let choice = Choice { seed: Some(0), sampling, most: TIMED };
-    // Kernels are compiled when they are first needed: here those of several rows, and in the first round the others.
+    // Kernels are compiled on first use: those for several rows here, the others in the first round.
     draft.forward_top_k(&[0; 4], 2, top_k).await?;
     let [mut chosen, mut listed] = [f64::INFINITY; 2];
     for round in 0..3 {
@@ -167,14 +168,14 @@ async fn time_on_gpu(draft: &mut GpuDraft) -> Result<f64, GpuError> {
     Ok(chosen.max(listed))
 }
 
-/// A draft model and the text that it has read, which it holds on to until another is read.
+/// Draft model with a KV cache, which is kept until another text is read.
 pub struct CachedDraft {
     draft: Rc<Draft>,
-    /// The tokens in the cache, the GPU's or the processor's.
+    /// Tokens in the cache, on the GPU or on the CPU.
     held: Vec<u32>,
     holds_on_gpu: bool,
     on_processor: OnProcessor,
-    /// What the GPU gave last.
+    /// Rows of the last GPU pass.
     rows: Rows,
 }
 
@@ -189,13 +190,14 @@ impl CachedDraft {
         Self { held: Vec::new(), holds_on_gpu: false, on_processor, rows: Rows::default(), draft }
     }
 
-    /// What a GPU does behind the first `keep` tokens that are held, if there is one that has read what they are.
+    /// Runs `work` on the GPU after the first `keep` cached tokens. Returns `None` if there is no GPU, or if these
+    /// tokens are cached on the CPU.
     async fn on_gpu<R>(
         &mut self,
         keep: usize,
         work: impl AsyncFnOnce(&mut GpuDraft) -> Result<R, GpuError>,
     ) -> Result<Option<R>, ModelError> {
-        // What the processor has read it has not.
+        // The GPU has not read tokens that are cached on the CPU.
         if !self.holds_on_gpu && keep > 0 {
             return Ok(None);
         }
@@ -218,12 +220,12 @@ impl CachedDraft {
 impl DraftModel for CachedDraft {
     type Error = ModelError;
 
-    /// A GPU gives what is enough; for the processor all rows are where they are wanted.
-    async fn forward(&mut self, forward: &Forward, enough: Option<TopK>) -> Result<Vec<DraftRow<'_>>, ModelError> {
+    /// Uses the GPU if possible, which then returns only as many logits as `top_k` requires. The CPU returns full rows.
+    async fn forward(&mut self, forward: &Forward) -> Result<Vec<DraftRow<'_>>, ModelError> {
         let reused = forward.reusable(&self.held);
         let (mut keep, mut tokens) = (forward.keep + reused, forward.tokens[reused..].to_vec());
         self.held.truncate(keep);
-        let pass = async |gpu: &mut GpuDraft| match enough {
+        let pass = async |gpu: &mut GpuDraft| match forward.top_k {
             Some(top_k) => gpu.forward_top_k(&tokens, forward.rows, top_k).await,
             None => gpu.forward(&tokens, forward.rows).await,
         };
@@ -233,7 +235,7 @@ impl DraftModel for CachedDraft {
             return Ok(self.rows.iter().map(|(logits, hidden)| DraftRow { logits, hidden }).collect());
         }
         if std::mem::take(&mut self.holds_on_gpu) {
-            // Nor the other way round.
+            // Conversely, the CPU has not read tokens that are cached on the GPU.
             tokens.splice(..0, self.held.drain(..));
             keep = 0;
         }
@@ -246,8 +248,9 @@ impl DraftModel for CachedDraft {
         Ok((0..rows.len()).map(|index| DraftRow { logits: rows.row(index), hidden: rows.hidden(index) }).collect())
     }
 
-    /// A GPU does; for the processor a row is where it is wanted.
-    async fn choose(&mut self, forward: &Forward, choice: &Choice) -> Result<Vec<Chosen>, ModelError> {
+    /// Chooses guesses on the GPU. Returns none on the CPU, where the caller chooses from rows.
+    async fn choose(&mut self, forward: &Forward) -> Result<Vec<Chosen>, ModelError> {
+        let Some(choice) = &forward.chosen else { return Ok(Vec::new()) };
         let reused = forward.reusable(&self.held);
         let (keep, tokens) = (forward.keep + reused, &forward.tokens[reused..]);
         self.held.truncate(keep);
@@ -256,7 +259,7 @@ impl DraftModel for CachedDraft {
         };
         self.held.extend(tokens);
         self.held.extend(chosen.iter().map(|chosen| chosen.first));
-        // The last is chosen, and not read.
+        // The last token is chosen but not in the cache.
         self.held.pop();
         Ok(chosen)
     }

@@ -1,4 +1,4 @@
-//! What JavaScript sees.
+//! JavaScript interface of the edge.
 
 use std::{cell::RefCell, rc::Rc, sync::Arc};
 
@@ -6,7 +6,7 @@ use futures_channel::oneshot;
 use futures_util::FutureExt;
 use outrider_models::{ChatTemplate, Tokenizer};
 use outrider_speculation::{
-    policy::heads::Heads,
+    draft::heads::Heads,
     session::{
         driver::{DriveError, Notice, Retry},
         edge::{DraftInfo, EdgeSession},
@@ -26,7 +26,7 @@ use crate::{
     writing::{Certain, Writing, Written},
 };
 
-/// A draft model, and a connection to a server that verifies its drafts.
+/// Draft model, and a connection to a server that verifies its drafts.
 #[wasm_bindgen]
 pub struct Edge {
     draft: Rc<Draft>,
@@ -35,15 +35,15 @@ pub struct Edge {
     heads: Option<Arc<Heads>>,
     chat: ChatTemplate,
     links: Links,
-    /// Taken out while a generation runs.
+    /// Connection to the server; taken out while a generation runs.
     connection: RefCell<Option<Connection>>,
     stop: Rc<RefCell<Option<oneshot::Sender<()>>>>,
 }
 
 #[wasm_bindgen]
 impl Edge {
-    /// `{ engine, declined, vocabSize, contextLength, weightBytes, memoryBytes, heads: { gate, stop } }` of the draft
-    /// model.
+    /// Information about the draft model: `{ engine, declined, vocabSize, contextLength, weightBytes, memoryBytes,
+    /// heads: { gate, stop } }`.
     pub fn info(&self) -> Result<JsValue, JsValue> {
         let config = self.draft.config();
         Ok(to_js(&DraftModel {
@@ -57,8 +57,8 @@ impl Edge {
         })?)
     }
 
-    /// Connects to a server's WebSocket, in place of an older connection; with a bearer token if the server wants one.
-    /// With a claim, which an earlier generation told, that session is resumed if the server still has it.
+    /// Connects to a server's WebSocket, replacing an older connection. `token` is a bearer token, if the server
+    /// requires one. `claim`, from an event of an earlier generation, resumes that session if the server still has it.
     /// Resolves to `{ contextLength, maxDraftTokens, maxInFlight, vocabSize }`.
     pub async fn connect(&self, url: &str, token: Option<String>, claim: JsValue) -> Result<JsValue, JsValue> {
         self.close();
@@ -78,7 +78,7 @@ impl Edge {
         Ok(to_js(&info)?)
     }
 
-    /// Sets rates and delay of the emulated link, from now on.
+    /// Sets rates and delay of the emulated link for subsequent bytes.
     pub fn set_link(&self, link: JsValue) -> Result<(), JsValue> {
         let link: LinkOptions = serde_wasm_bindgen::from_value(link)
             .map_err(|error| Failure::new("invalid-parameters", format!("the link cannot be read: {error}")))?;
@@ -86,8 +86,8 @@ impl Edge {
         Ok(())
     }
 
-    /// Generates; `on_event` is called for every verdict, `on_line` for what happens to the connection. `continuation`
-    /// is `{ attempts, committed }`. Resolves to a summary.
+    /// Generates the continuation of a prompt. Calls `on_event` for every verdict and `on_line` for changes of the
+    /// connection. `continuation` is `{ attempts, committed }`. Resolves to a summary.
     pub async fn generate(
         &self,
         request: JsValue,
@@ -111,7 +111,7 @@ impl Edge {
         *self.stop.borrow_mut() = Some(stop);
 
         let calls = request.tools().map(|tools| self.chat.call_reader(tools));
-        // What was shown before is not shown again, but characters and stop strings may begin there.
+        // Text shown before a reload is not shown again, but characters and stop strings may begin in it.
         let (stops, evidence) = (request.stop_strings(), request.evidence);
         let mut writing = Writing::new(&self.tokenizer, stops, calls, evidence, (&prompt, &committed));
         let stop = async {
@@ -128,7 +128,7 @@ impl Edge {
                 Notice::Reconnecting { attempt, pause } => {
                     ConnectionEvent::Reconnecting { attempt, delay_ms: pause.as_millis() as u32 }
                 }
-                // What comes behind a stop string nobody wants.
+                // Tokens after a stop string are not needed.
                 Notice::Committed(_) if writing.has_stopped() => return self.stop(),
                 Notice::Committed(committed) => {
                     let Certain { tokens, pieces } = writing.add(&committed);
@@ -165,35 +165,35 @@ impl Edge {
         })?)
     }
 
-    /// The ids of a prompt, a text or messages with tools, as [`generate`](Self::generate) reads it.
+    /// Token ids of a prompt (a text, or messages with tools) as [`generate`](Self::generate) encodes it.
     pub fn tokenize(&self, prompt: JsValue, tools: JsValue) -> Result<Vec<u32>, JsValue> {
         Ok(self.prompt(&Start::from_js(prompt, tools)?)?)
     }
 
-    /// The text of ids. Special tokens give none.
+    /// Decodes token ids to text. Special tokens have no text.
     #[must_use]
     pub fn detokenize(&self, ids: &[u32]) -> String {
         self.tokenizer.decode(ids)
     }
 
-    /// Ends the running generation; its promise resolves with finish `cancelled`.
+    /// Stops the running generation; its promise resolves with finish `cancelled`.
     pub fn stop(&self) {
         if let Some(stop) = self.stop.borrow_mut().take() {
             let _ = stop.send(());
         }
     }
 
-    /// Closes the connection.
+    /// Closes the connection to the server.
     pub fn close(&self) {
         if let Some(mut connection) = self.connection.borrow_mut().take() {
-            // It waits for nothing.
+            // Closing never waits, so the future is ready at once.
             let _ = connection.close().now_or_never();
         }
     }
 }
 
 impl Edge {
-    /// `weight_bytes` is the length of the model's file.
+    /// Assembles an edge from its loaded parts. `weight_bytes` is the size of the model's file.
     pub(crate) fn assemble(
         draft: Draft,
         tokenizer: Tokenizer,
@@ -232,20 +232,20 @@ impl Edge {
     }
 }
 
-/// Seconds since 1970 as if the user's time zone were UTC: templates tell the user's date.
+/// Local time as seconds since 1970, as if the time zone were UTC, because templates print the user's date.
 fn local_time() -> i64 {
     let now = js_sys::Date::new_0();
     (now.get_time() / 1e3 - now.get_timezone_offset() * 60.0) as i64
 }
 
-/// Calls a listener. One that throws has its own console; the generation goes on.
+/// Calls a JavaScript listener. Exceptions in the listener are ignored, and the generation continues.
 fn call(listener: &js_sys::Function, event: &impl serde::Serialize) {
     if let Ok(event) = to_js(event) {
         let _ = listener.call1(&JsValue::NULL, &event);
     }
 }
 
-/// Bytes of this module's linear memory. It never shrinks, so this is also the most that it has ever been.
+/// Size of this module's linear memory in bytes. It never shrinks, so this is also its peak.
 fn memory_bytes() -> u64 {
     const PAGE_BYTES: u64 = 1 << 16;
     core::arch::wasm32::memory_size::<0>() as u64 * PAGE_BYTES

@@ -6,7 +6,7 @@ use outrider_speculation::session::edge::{EdgeError, StartError};
 use outrider_webgpu::GpuError;
 use wasm_bindgen::JsValue;
 
-/// What is thrown.
+/// Error to be thrown in JavaScript.
 #[derive(Debug, Clone)]
 pub struct Failure {
     code: &'static str,

@@ -1,11 +1,11 @@
-//! Trained heads for the draft model: from their file to what the session decides by.
+//! Trained heads for the draft model: from their file to the session's decisions.
 
 use outrider_models::{HeadsError, HeadsFile, LinearHead, ModelConfig, Tokenizer};
-use outrider_speculation::policy::heads::{Head, HeadError, Heads};
+use outrider_speculation::draft::heads::{Head, HeadError, Heads};
 
 use crate::error::Failure;
 
-/// Reads `heads.safetensors` and checks that it belongs to this draft model.
+/// Parses `heads.safetensors` and checks that it belongs to this draft model.
 ///
 /// Fails with the code `corrupt-heads` or `heads-mismatch`.
 pub fn read(bytes: &[u8], draft: &ModelConfig, tokenizer: &Tokenizer) -> Result<Heads, Failure> {

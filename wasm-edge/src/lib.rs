@@ -1,20 +1,20 @@
 //! **Browser.** A thin wasm-bindgen surface over `outrider-speculation` and `outrider-models`, for a dedicated worker.
 //!
-//! | module | what it does |
+//! | module | contents |
 //! |---|---|
-//! | `loader` | a draft model from the chunks of its download |
-//! | `draft` | the draft model, on the processor and on the GPU |
-//! | `edge` | owns the draft model and the connection; what JavaScript sees |
-//! | `platform` | what the driver of a session needs of the browser |
-//! | `heads` | trained heads, from their file to what the session decides by |
-//! | `link` | the socket behind a link of given rate and delay that really holds bytes back |
-//! | `options` | the plain objects that cross to JavaScript |
-//! | `threads` | what Web Workers call that draft along |
-//! | `writing` | a text as it is written: stop strings, and calls of tools |
-//! | `turn` | lets the event loop deliver what has arrived |
+//! | `loader` | loading of the draft model from a download |
+//! | `draft` | draft model on the CPU and on the GPU |
+//! | `edge` | JavaScript interface: draft model, connection, generation |
+//! | `platform` | browser services for the driver of a session |
+//! | `heads` | trained heads, from their file to the session's decisions |
+//! | `link` | socket with an emulated link that delays bytes by rate and latency |
+//! | `options` | plain objects exchanged with JavaScript |
+//! | `threads` | entry points of Web Workers that share the drafting |
+//! | `writing` | text output: stop strings and tool calls |
+//! | `turn` | yields to the event loop, so that it delivers messages |
 //! | `error` | errors with a stable `code` |
 //!
-//! No decision is made here. Builds for wasm32 only; on other targets the crate is empty.
+//! This crate makes no decisions about drafting. Builds for wasm32 only; on other targets it is empty.
 #![cfg(target_arch = "wasm32")]
 
 mod draft;

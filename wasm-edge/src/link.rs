@@ -1,4 +1,4 @@
-//! The socket behind a link of given rate and delay. The link is emulated, its effect is not: bytes wait here.
+//! Socket with an emulated link of given rate and delay. Bytes are really held back here.
 
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
@@ -13,7 +13,7 @@ use web_time::Instant;
 
 use crate::{error::Failure, options::LinkOptions};
 
-/// Both directions; shared, so that it can be changed while bytes are under way.
+/// Links in both directions; shared, so that they can be changed while bytes are in flight.
 #[derive(Debug, Clone)]
 pub struct Links {
     up: Rc<RefCell<Link>>,
@@ -30,20 +30,20 @@ impl Links {
         }
     }
 
-    /// Half of the round trip's delay lies on each direction.
+    /// Sets rates and delay. Each direction gets half of the round-trip time.
     pub fn configure(&self, options: &LinkOptions) {
         let half = Duration::from_secs_f64((options.round_trip_ms / 2e3).clamp(0.0, 3600.0));
         self.up.borrow_mut().configure(options.uplink_bits_per_second, half);
         self.down.borrow_mut().configure(options.downlink_bits_per_second, half);
     }
 
-    /// Time since these links were made.
+    /// Time since these links were created.
     pub fn now(&self) -> Duration {
         self.origin.elapsed()
     }
 
-    /// Waits until `time`, to the nearest millisecond: timers here can do no better. One too many at each end would
-    /// make a link of two milliseconds one of four.
+    /// Waits until `time`, to the nearest millisecond, which is the resolution of timers here. Rounding up at both ends
+    /// would turn a link of 2 ms into one of 4 ms.
     async fn wait_until(&self, time: Duration) {
         let left = time.saturating_sub(self.now());
         let milliseconds = (left.as_micros() + 500) / 1000;
@@ -53,17 +53,18 @@ impl Links {
     }
 }
 
-/// A connected socket.
+/// Connected socket with an emulated link.
 pub struct LinkedSocket {
     links: Links,
     outgoing: UnboundedSender<(Duration, Vec<u8>)>,
     incoming: UnboundedReceiver<(Duration, Vec<u8>)>,
-    /// The next message, which has not yet arrived at the end of the link.
+    /// Next message, which has not yet reached the end of the link.
     under_way: Option<(Duration, Vec<u8>)>,
 }
 
 impl LinkedSocket {
-    /// Connects. A page cannot set a header on a WebSocket: a token travels as a subprotocol that is offered.
+    /// Connects to a WebSocket URL. Pages cannot set headers on a WebSocket, so a token is sent as an offered
+    /// subprotocol.
     pub fn open(url: &str, token: Option<&str>, links: Links) -> Result<Self, Failure> {
         let protocols = Array::new();
         if let Some(token) = token {
@@ -83,7 +84,7 @@ impl LinkedSocket {
 }
 
 impl Socket for LinkedSocket {
-    /// Hands bytes to the link and returns at once.
+    /// Queues bytes for the link and returns at once.
     async fn send(&mut self, bytes: Vec<u8>) -> bool {
         let arrival = self.links.up.borrow_mut().arrival(self.links.now(), bytes.len());
         // The pump ends when the socket does, which `receive` reports.
@@ -100,19 +101,19 @@ impl Socket for LinkedSocket {
         self.under_way.take().map(|(_, bytes)| bytes)
     }
 
-    /// The socket closes when the last bytes have left.
+    /// Closes the socket after the last bytes have been sent.
     async fn close(&mut self) {
         self.outgoing.close_channel();
     }
 }
 
-/// Hands what comes out of the socket to the link at once: messages that follow each other are delayed together, not
-/// one after the other.
+/// Computes each message's arrival time as soon as it leaves the socket, so that consecutive messages are delayed
+/// together and not one after the other.
 async fn stamp(mut stream: WebSocket, arrivals: UnboundedSender<(Duration, Vec<u8>)>, links: Links) {
     while let Some(Ok(message)) = stream.next().await {
         let bytes = match message {
             Message::Bytes(bytes) => bytes,
-            // No frame is text; the session refuses it like any other bytes.
+            // No frame is text; the session rejects it like other invalid bytes.
             Message::Text(text) => text.into_bytes(),
         };
         let arrival = links.down.borrow_mut().arrival(links.now(), bytes.len());
@@ -122,14 +123,15 @@ async fn stamp(mut stream: WebSocket, arrivals: UnboundedSender<(Duration, Vec<u
     }
 }
 
-/// Sends what has come to the end of the uplink, in order, and closes the socket at last. Not by way of `WebSocket`,
-/// which would make a blob of each message: those are kept by another process, and take most of a millisecond.
+/// Sends messages that have reached the end of the uplink, in order, and closes the socket at the end. Uses the socket
+/// directly, because `WebSocket` would create a blob per message, which another process stores; that takes almost a
+/// millisecond.
 async fn pump(socket: web_sys::WebSocket, mut queue: UnboundedReceiver<(Duration, Vec<u8>)>, links: Links) {
     let mut on_open = |opened, _| {
         socket.set_onopen(Some(&opened));
         socket.set_onclose(Some(&opened));
     };
-    // Whether it opens or fails, which `receive` reports.
+    // Resolves on success and on failure, which `receive` reports.
     let _ = JsFuture::from(Promise::new(&mut on_open)).await;
     while let Some((arrival, bytes)) = queue.next().await {
         links.wait_until(arrival).await;

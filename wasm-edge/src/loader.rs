@@ -1,4 +1,4 @@
-//! From a download's chunks to a drafting edge, without the file in between.
+//! Loading of an edge from the chunks of a download, without keeping the file in memory.
 
 use outrider_models::{
     ChatSource, ChatTemplate, LoadError, Model, ModelConfig, ModelLoader, StoredLoader, StoredModel, Tokenizer,
@@ -13,21 +13,20 @@ use crate::{
     heads,
 };
 
-/// A draft model whose bytes are being pushed as they come: one file, GGUF or a checkpoint that has its settings
-/// within.
+/// Loader for a draft model from a stream: one file, GGUF or a checkpoint with embedded settings.
 ///
-/// Weights go straight to where they stay in this module's memory: JavaScript never holds the file, and beyond the
-/// weights there is one chunk and sixteen rows of a matrix. To start over, make another.
+/// Weights are copied to their final place in this module's memory. JavaScript never holds the file, and additional
+/// memory is one chunk and 16 rows of a matrix. Create a new loader to start over.
 #[wasm_bindgen]
 pub struct EdgeLoader {
     draft: DraftLoader,
     bytes: usize,
 }
 
-/// Where the model is to go.
+/// Destination of the model.
 enum DraftLoader {
     Processor(ModelLoader),
-    /// As it is in the file, for a GPU that takes it then: always, or if it is faster.
+    /// Model in the form of its file, for a GPU that uses it `always`, or if it is faster.
     Gpu {
         stored: StoredLoader,
         gpu: Gpu,
@@ -51,7 +50,7 @@ impl DraftLoader {
     }
 }
 
-/// All of the model, on its way.
+/// Loaded model before its transfer to a GPU.
 enum Loaded {
     Processor(Model),
     Gpu { stored: StoredModel, gpu: Gpu, always: bool },
@@ -82,7 +81,7 @@ impl Loaded {
 
 #[wasm_bindgen]
 impl EdgeLoader {
-    /// Starts with nothing. `total_bytes` is the length of the file, if it is known.
+    /// Creates a loader for the CPU. `total_bytes` is the length of the file, if known.
     #[wasm_bindgen(constructor)]
     #[must_use]
     pub fn new(total_bytes: Option<f64>) -> Self {
@@ -90,7 +89,7 @@ impl EdgeLoader {
         Self { draft: DraftLoader::Processor(ModelLoader::new(total_bytes.map(|bytes| bytes as u64))), bytes: 0 }
     }
 
-    /// Starts with nothing, for a GPU that drafts if it is faster than the processor, or `always`.
+    /// Creates a loader for a GPU, which drafts if it is faster than the CPU, or `always`.
     #[must_use]
     pub fn on_gpu(total_bytes: Option<f64>, gpu: GpuHandle, always: bool) -> Self {
         let loader = Self::new(total_bytes);
@@ -99,22 +98,21 @@ impl EdgeLoader {
         Self { draft: DraftLoader::Gpu { stored, gpu, always }, ..loader }
     }
 
-    /// Takes the next bytes of the file.
+    /// Takes the next bytes of the file, any number of them.
     ///
     /// Throws an `Error` whose `code` is `corrupt-model`, `unsupported-model` or `out-of-memory` as soon as the bytes
-    /// show it; the loader is of no use from then on.
+    /// show it. The loader cannot be used afterwards.
     pub fn push(&mut self, chunk: &[u8]) -> Result<(), JsValue> {
         self.draft.push(chunk).map_err(Failure::from)?;
         self.bytes += chunk.len();
         Ok(())
     }
 
-    /// The edge, if all bytes of the model have been pushed: with its tokenizer (`tokenizer.json`) and, if there are
-    /// any, the heads that were trained on its hidden states (`heads.safetensors`) and what makes prompts of
-    /// conversations (`chat.json`).
+    /// Creates the edge once all bytes of the model have been pushed. Needs the tokenizer (`tokenizer.json`). Optional
+    /// are heads trained on the model's hidden states (`heads.safetensors`) and the chat template (`chat.json`).
     ///
     /// Throws an `Error` whose `code` is `corrupt-model`, `corrupt-tokenizer`, `tokenizer-mismatch`, `corrupt-heads`,
-    /// `heads-mismatch`, `corrupt-chat`, or `gpu-failed` where the GPU is to draft always and cannot.
+    /// `heads-mismatch`, `corrupt-chat`, or `gpu-failed` if the GPU is required but cannot draft.
     pub async fn finish(
         self,
         tokenizer_json: Vec<u8>,
@@ -134,7 +132,7 @@ impl EdgeLoader {
             )
             .into());
         }
-        // Its table may have more rows than the target's.
+        // The model's table may have more rows than the target's.
         loaded.cut_vocabulary(tokenizer.vocab_size()).map_err(Failure::from)?;
         let heads = heads_safetensors.map(|bytes| heads::read(&bytes, loaded.config(), &tokenizer)).transpose()?;
         let chat = match chat_json {

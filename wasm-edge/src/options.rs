@@ -1,9 +1,9 @@
-//! The plain objects that cross to JavaScript; `web/src/outrider/edge.ts` declares them there.
+//! Plain objects exchanged with JavaScript; `web/src/outrider/edge.ts` declares them there.
 
 use outrider_codec::frame::{Limits, SamplingParameters, Ticket, Welcome};
 use outrider_models::{Conversation, Message, StopStrings, Tool};
 use outrider_speculation::{
-    policy::heads::Heads,
+    draft::heads::Heads,
     session::{
         edge::{Mode, SavedSession, Settings},
         options::DraftingOptions,
@@ -18,34 +18,34 @@ use wasm_bindgen::JsValue;
 
 use crate::error::Failure;
 
-/// What a generation is asked for.
+/// Parameters of a generation.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GenerateRequest {
     prompt: Prompt,
-    /// What the assistant may call in a conversation.
+    /// Tools that the assistant may call in a conversation.
     #[serde(default)]
     tools: Vec<Tool>,
     mode: RequestMode,
     max_new_tokens: u32,
     temperature: f32,
-    /// 0: off.
+    /// Top-k limit; 0 turns it off.
     top_k: u32,
     top_p: f32,
     seed: u64,
-    /// Ends the text.
+    /// Strings that end the text.
     #[serde(default)]
     stop: Vec<String>,
-    /// Whether to tell what both models thought of each token.
+    /// True to report both models' probabilities for each token.
     #[serde(default)]
     pub evidence: bool,
-    /// Whether to compute what other schemes would cost.
+    /// True to compute the cost of other schemes.
     compare_schemes: bool,
     #[serde(flatten)]
     drafting: DraftingOptions,
 }
 
-/// What is gone on from, as it comes.
+/// Prompt in the form of the JavaScript request.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 enum Prompt {
@@ -53,11 +53,11 @@ enum Prompt {
     Messages(Vec<Message>),
 }
 
-/// What is gone on from.
+/// Start of a generation.
 #[derive(Debug)]
 pub enum Start {
     Text(String),
-    /// The assistant's next message is wanted.
+    /// Conversation whose next message is the assistant's.
     Conversation(Conversation),
 }
 
@@ -69,7 +69,7 @@ impl Start {
         }
     }
 
-    /// From a text or messages, and a list of tools.
+    /// Parses a text or messages, and a list of tools.
     pub fn from_js(prompt: JsValue, tools: JsValue) -> Result<Self, Failure> {
         let unreadable = |error| Failure::new("invalid-parameters", format!("the prompt cannot be read: {error}"));
         let prompt: Prompt = serde_wasm_bindgen::from_value(prompt).map_err(unreadable)?;
@@ -95,7 +95,7 @@ impl GenerateRequest {
         Start::new(self.prompt.clone(), &self.tools)
     }
 
-    /// What the assistant may call; none where it calls nothing.
+    /// Tools that the assistant may call; `None` if there are none.
     pub fn tools(&self) -> Option<&[Tool]> {
         (!self.tools.is_empty()).then_some(&self.tools)
     }
@@ -126,11 +126,11 @@ impl GenerateRequest {
     }
 }
 
-/// How a generation holds on to its session.
+/// Options for the connection and for continued texts.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Continuation {
-    /// Attempts to connect again, one after the other without success, before a lost connection is given up.
+    /// Maximum number of consecutive failed attempts to reconnect before a generation fails.
     pub attempts: u32,
     /// Tokens of the text that were committed before a reload; they follow the prompt.
     pub committed: Vec<u32>,
@@ -143,7 +143,7 @@ impl Continuation {
     }
 }
 
-/// What a session can be resumed with after a reload. The secret is in it.
+/// Data to resume a session after a reload, including its secret.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SavedObject {
     session: String,
@@ -161,7 +161,7 @@ impl From<SavedSession> for SavedObject {
 }
 
 impl SavedObject {
-    /// The claim, if there is one: `undefined` and `null` are none.
+    /// Parses a claim; `undefined` and `null` mean that there is none.
     pub fn from_js(value: JsValue) -> Result<Option<SavedSession>, Failure> {
         let unreadable = |why: String| Failure::new("invalid-parameters", format!("the claim cannot be read: {why}"));
         if value.is_undefined() || value.is_null() {
@@ -176,48 +176,49 @@ impl SavedObject {
     }
 }
 
-/// What happens to the connection of a generation.
+/// Event about the connection of a generation.
 #[derive(Debug, Serialize)]
 #[serde(tag = "state", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum ConnectionEvent {
-    /// The generation has begun.
+    /// Start of the generation.
     Begun { claim: Option<SavedObject> },
-    /// The connection is lost; the next attempt comes after a pause.
+    /// Loss of the connection; the next attempt follows after a pause.
     Reconnecting { attempt: u32, delay_ms: u32 },
-    /// The session was resumed; `anew`: in another session, as the server has forgotten the one before.
+    /// Resumption of the session. The flag is set if it continues in a new session, because the server discarded the
+    /// old one.
     Resumed { anew: bool, claim: Option<SavedObject> },
 }
 
-/// The emulated link.
+/// Parameters of the emulated link.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LinkOptions {
-    /// `null`: not limited.
+    /// Uplink rate; `null`: unlimited.
     pub uplink_bits_per_second: Option<f64>,
-    /// `null`: not limited.
+    /// Downlink rate; `null`: unlimited.
     pub downlink_bits_per_second: Option<f64>,
     pub round_trip_ms: f64,
 }
 
-/// The draft model.
+/// Information about the draft model.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DraftModel {
-    /// What drafts: `wasm` or `webgpu`.
+    /// Processor that drafts: `wasm` or `webgpu`.
     pub engine: &'static str,
-    /// Why the GPU does not draft, if it was to.
+    /// Reason why the GPU does not draft, if it was requested.
     pub declined: Option<String>,
     pub vocab_size: u32,
     pub context_length: u32,
-    /// Bytes of the weights' file.
+    /// Size of the weights' file in bytes.
     pub weight_bytes: usize,
-    /// Bytes of WebAssembly memory at present, for the weights and all else.
+    /// Current size of WebAssembly memory in bytes, including the weights.
     pub memory_bytes: u64,
-    /// The trained heads that it has.
+    /// Trained heads of the draft model.
     pub heads: HeadsInfo,
 }
 
-/// Which heads a draft model has.
+/// Flags for the heads of a draft model.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct HeadsInfo {
     gate: bool,
@@ -230,7 +231,7 @@ impl From<&Heads> for HeadsInfo {
     }
 }
 
-/// What the server said of itself.
+/// Information about the server.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerInfo {
@@ -245,7 +246,7 @@ impl From<&Welcome> for ServerInfo {
     }
 }
 
-/// One committed token.
+/// Committed token of a text.
 #[derive(Debug, Serialize)]
 pub struct TokenEvent {
     pub id: u32,
@@ -255,17 +256,17 @@ pub struct TokenEvent {
     pub evidence: Option<TokenEvidence>,
 }
 
-/// What both models thought of a token.
+/// Probabilities of a token in both models.
 #[derive(Debug, Serialize)]
 pub struct TokenEvidence {
-    /// `null`: the server told none.
+    /// Log-probability in the target; `null` if the server did not send it.
     logprob: Option<f64>,
-    /// Payload bits of a draft; `null` where nothing was drafted.
+    /// Payload bits of a draft; `null` if nothing was drafted.
     bits: Option<f64>,
     candidates: Vec<Candidate>,
 }
 
-/// A token that could have stood there.
+/// Alternative token at the same position.
 #[derive(Debug, Serialize)]
 struct Candidate {
     id: u32,
@@ -275,7 +276,7 @@ struct Candidate {
 }
 
 impl TokenEvidence {
-    /// What is known, if anything; with the texts of ids.
+    /// Converts the known values, if any; `text` returns the text of an id.
     pub fn new(known: Option<&evidence::TokenEvidence>, text: impl Fn(u32) -> String) -> Self {
         let Some(known) = known else { return Self { logprob: None, bits: None, candidates: Vec::new() } };
         let candidate =
@@ -285,41 +286,41 @@ impl TokenEvidence {
     }
 }
 
-/// A piece of an answer that may call tools.
+/// Piece of an answer that may contain tool calls.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum PieceEvent {
     Text {
         text: String,
     },
-    /// `arguments` is JSON.
+    /// Tool call; `arguments` is JSON.
     Call {
         name: String,
         arguments: String,
     },
 }
 
-/// Tokens that one verdict committed.
+/// Tokens committed by one verdict.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GenerateEvent {
     pub tokens: Vec<TokenEvent>,
-    /// Text and calls that these tokens have made certain, where there are tools to call.
+    /// Text and tool calls that have become certain with these tokens, if there are tools.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pieces: Vec<PieceEvent>,
-    /// `null`: cloud-only.
+    /// Record of the round; `null` in cloud-only mode.
     pub round: Option<RoundRecord>,
     pub statistics: Report,
 }
 
-/// The end of a generation.
+/// Result of a generation.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
     #[serde(flatten)]
     pub statistics: Report,
     pub text: String,
-    /// All of the text, as text and calls; nothing where there were no tools to call.
+    /// Complete output as text and tool calls; empty if there are no tools.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pieces: Vec<PieceEvent>,
     pub prompt_tokens: usize,
@@ -328,7 +329,7 @@ pub struct Summary {
     pub token_ids: Vec<u32>,
 }
 
-/// A value as a plain JavaScript object.
+/// Converts a value to a plain JavaScript object.
 pub fn to_js(value: &impl Serialize) -> Result<JsValue, Failure> {
     let serializer = serde_wasm_bindgen::Serializer::json_compatible();
     value.serialize(&serializer).map_err(|error| Failure::new("internal", error.to_string()))

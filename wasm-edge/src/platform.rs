@@ -1,6 +1,5 @@
-//! What the driver of a session needs of the browser: a way to the server, and its clock.
-//! The driver itself, which connects again and again, is `speculation/src/session/driver.rs`; the socket is in
-//! `link.rs`.
+//! Browser services for the driver of a session: connecting to the server, and the clock. The driver itself, which also
+//! reconnects, is `speculation/src/session/driver.rs`; the socket is in `link.rs`.
 
 use std::time::Duration;
 
@@ -15,10 +14,10 @@ use crate::{
     turn::Turn,
 };
 
-/// A session with its socket and its draft model.
+/// Session with its socket and its draft model.
 pub type Connection = Driver<Browser, CachedDraft>;
 
-/// The way to a server, and the browser's clock.
+/// Connection factory and clock of the browser.
 pub struct Browser {
     url: String,
     token: Option<String>,
@@ -31,7 +30,7 @@ impl Browser {
         Ok(Self { url: url.to_owned(), token, links, turn: Turn::new()? })
     }
 
-    /// Begins to connect. That nobody is there shows in the socket; the browser itself reports it, too.
+    /// Starts to connect to the server. Failure shows in the socket; the browser reports it as well.
     pub fn open(&self) -> Result<LinkedSocket, Failure> {
         LinkedSocket::open(&self.url, self.token.as_deref(), self.links.clone())
     }

@@ -1,4 +1,4 @@
-//! Turns of the event loop: between two forward passes of the draft model what has arrived is delivered.
+//! Turns of the event loop, which deliver messages between two forward passes of the draft model.
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -8,7 +8,7 @@ use web_sys::{MessageChannel, MessagePort};
 
 use crate::error::Failure;
 
-/// Waits for one turn by a message to itself. A timer would wait four milliseconds, which is a draft or two.
+/// Waits for one turn by a message to itself. A timer would take 4 ms, the time of one or two drafts.
 pub struct Turn {
     sending: MessagePort,
     receiving: MessagePort,
@@ -24,7 +24,7 @@ impl Turn {
         let woken = waiting.clone();
         let on_message = Closure::<dyn FnMut()>::new(move || {
             if let Some(waiting) = woken.borrow_mut().take() {
-                // Whoever waited may be gone.
+                // The waiting task may have been dropped.
                 let _ = waiting.send(());
             }
         });
@@ -33,7 +33,7 @@ impl Turn {
         Ok(Self { sending, receiving, waiting, _on_message: on_message })
     }
 
-    /// Lets the event loop deliver what waits there.
+    /// Lets the event loop deliver pending messages.
     pub async fn take(&self) {
         let (sender, receiver) = oneshot::channel();
         *self.waiting.borrow_mut() = Some(sender);
@@ -44,7 +44,7 @@ impl Turn {
 }
 
 impl Drop for Turn {
-    /// An open port with a listener is never freed.
+    /// Closes the port, because an open port with a listener is never freed.
     fn drop(&mut self) {
         self.receiving.set_onmessage(None);
         self.receiving.close();

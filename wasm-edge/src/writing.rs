@@ -1,4 +1,4 @@
-//! A text as it is written: tokens with their texts, up to a stop string, and the calls of tools in them.
+//! Text output of a generation: tokens with their texts, up to a stop string, and tool calls in them.
 
 use std::collections::VecDeque;
 
@@ -7,15 +7,15 @@ use outrider_speculation::session::edge::Committed;
 
 use crate::options::{PieceEvent, TokenEvent, TokenEvidence};
 
-/// A text that is being written.
+/// Incremental text output of a generation.
 pub struct Writing<'a> {
     tokenizer: &'a Tokenizer,
     texts: TokenTexts,
-    /// Where there are tools to call.
+    /// Reader for tool calls, if there are tools.
     calls: Option<CallReader>,
-    /// Tokens whose texts are not certain.
+    /// Tokens whose texts are not certain yet.
     waiting: VecDeque<TokenEvent>,
-    /// How many of them were shown before all the same: what followed then had made them certain.
+    /// Number of waiting tokens that were already shown before a reload, when later tokens had made them certain.
     shown: usize,
     with_evidence: bool,
     text: String,
@@ -23,23 +23,23 @@ pub struct Writing<'a> {
     pieces: Vec<PieceEvent>,
 }
 
-/// What has become certain.
+/// Output that has become certain.
 #[derive(Default)]
 pub struct Certain {
     pub tokens: Vec<TokenEvent>,
     pub pieces: Vec<PieceEvent>,
 }
 
-/// All that was written.
+/// Complete output of a generation.
 pub struct Written {
     pub text: String,
     pub ids: Vec<u32>,
-    /// Text and calls, where there were tools to call.
+    /// Text and tool calls, if there are tools.
     pub pieces: Vec<PieceEvent>,
 }
 
 impl<'a> Writing<'a> {
-    /// A writer at the end of a prompt and of the tokens that were shown before.
+    /// Creates the output at the end of a prompt and of the tokens shown before a reload.
     pub fn new(
         tokenizer: &'a Tokenizer,
         stops: StopStrings,
@@ -57,12 +57,12 @@ impl<'a> Writing<'a> {
         writing
     }
 
-    /// Whether a stop string has come: nothing is added any more.
+    /// Returns true once a stop string has been found; nothing is added afterwards.
     pub fn has_stopped(&self) -> bool {
         self.texts.has_stopped()
     }
 
-    /// What has become certain with these tokens.
+    /// Adds tokens and returns the output that has become certain.
     pub fn add(&mut self, committed: &Committed) -> Certain {
         let mut tokens = Vec::with_capacity(committed.tokens.len());
         let before = self.pieces.len();
@@ -78,11 +78,11 @@ impl<'a> Writing<'a> {
         Certain { tokens, pieces: self.pieces[before..].to_vec() }
     }
 
-    /// What is left to tell at the end.
+    /// Ends the text and returns the remaining output.
     pub fn finish(&mut self) -> Certain {
         let before = self.pieces.len();
         let (mut texts, rest) = self.texts.finish();
-        // Bytes that make no character belong to the last token, which may have been told.
+        // Bytes that form no character belong to the last token, which may already have been reported.
         match texts.last_mut() {
             Some(last) => last.push_str(&rest),
             None => self.text.push_str(&rest),
@@ -92,7 +92,7 @@ impl<'a> Writing<'a> {
         Certain { tokens, pieces: self.pieces[before..].to_vec() }
     }
 
-    /// All of it.
+    /// Returns the complete output.
     pub fn into_written(self) -> Written {
         let Self { text, ids, pieces, .. } = self;
         Written { text, ids, pieces }
@@ -109,7 +109,7 @@ impl<'a> Writing<'a> {
         self.take(texts)
     }
 
-    /// The tokens that have waited longest, with these texts.
+    /// Takes the oldest waiting tokens, with these texts.
     fn take(&mut self, texts: Vec<String>) -> Vec<TokenEvent> {
         for text in &texts {
             self.text.push_str(text);

@@ -91,7 +91,7 @@ for (const colorScheme of ['light', 'dark'] as const) {
   });
 }
 
-/** Texts whose contrast with what is behind them is below 4.5 (WCAG 2.2, 1.4.3). */
+/** Texts whose contrast with their background is below 4.5 (WCAG 2.2, 1.4.3). */
 function faintTexts(page: Page): Promise<string[]> {
   return page.evaluate(() => {
     const channels = (colour: string): number[] => (colour.match(/[\d.]+/g) ?? []).map(Number);

@@ -1,11 +1,10 @@
 // Drafting ahead of a text that the server writes: whatever is guessed, the text is the one that it writes alone.
 
 import { expect, test } from './fixtures.js';
-import type { Demo } from './fixtures.js';
 import { startSlowServer } from './grown.js';
 import type { Server } from './server.js';
 
-/** A server whose forward passes take so long that guesses come in time. */
+/** A server with forward passes slow enough for guesses to come in time. */
 let slow: Server;
 
 test.beforeAll(async ({}, info) => {
@@ -16,8 +15,6 @@ test.afterAll(async () => {
   await slow?.kill();
 });
 
-const shownIds = async (demo: Demo) => (await demo.tokens()).map(({ id }) => id);
-
 test('the text is that of the server alone, and guesses come in time at some link', async ({ demo }) => {
   test.setTimeout(5 * 60_000);
   const query = { scheme: 'ahead', temperature: 0.8, maxNewTokens: 96, seed: 1 };
@@ -25,12 +22,12 @@ test('the text is that of the server alone, and guesses come in time at some lin
   let inTime = 0;
   const origins = new Set<string>();
   await demo.run('Cloud only');
-  const alone = await shownIds(demo);
+  const alone = await demo.ids();
   expect(alone.length).toBeGreaterThan(0);
   for (const roundTrip of [0, 300]) {
     await demo.slide('round-trip', roundTrip);
     await demo.run();
-    expect(await shownIds(demo), `${roundTrip} ms`).toEqual(alone);
+    expect(await demo.ids(), `${roundTrip} ms`).toEqual(alone);
     const tokens = await demo.tokens();
     for (const { origin } of tokens) origins.add(origin);
     const counted = await demo.counter('inTime');

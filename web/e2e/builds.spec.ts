@@ -2,24 +2,20 @@
 
 import path from 'node:path';
 import { builds, chosenBuild } from './built.js';
-import type { Demo } from './fixtures.js';
-import { expect, test } from './fixtures.js';
+import { expect, rounds, test } from './fixtures.js';
 import { nativeTokenIds } from './server.js';
 
 const target = path.resolve(import.meta.dirname, '../../pair/target/target-f16.gguf');
 
 const seed = 1;
 const maxTokens = 24;
-const scheme = { supportSize: 32, latticeResolution: 100, draftLength: 4 };
-const query = { scheme: 'k-sqs', temperature: 0, maxNewTokens: maxTokens, seed, ...scheme };
-
-const shownIds = async (demo: Demo) => (await demo.tokens()).map(({ id }) => id);
+const query = { scheme: 'k-sqs', temperature: 0, maxNewTokens: maxTokens, seed, ...rounds };
 
 test('greedy text is the same in every build and with every number of threads', async ({ demo, server }) => {
   test.setTimeout(10 * 60_000);
   const prompt = 'Once upon a time';
-  const expected = await nativeTokenIds(server, { prompt, maxTokens, seed, ...scheme, cloudOnly: true });
-  /** What was drafted and accepted, too: equal drafts are a sharper test of the engine than equal text. */
+  const expected = await nativeTokenIds(server, { prompt, maxTokens, seed, ...rounds, cloudOnly: true });
+  /** Acceptance rates by build: equal drafts are a sharper test of the engine than equal text. */
   const drafts = new Map<string, number>();
   for (const build of builds) {
     for (const threads of build.endsWith('-threads') ? [1, 2] : [1]) {
@@ -28,7 +24,7 @@ test('greedy text is the same in every build and with every number of threads', 
       await expect(engine).toHaveAttribute('data-build', build);
       await expect(engine).toHaveAttribute('data-threads', String(threads));
       await demo.run();
-      expect(await shownIds(demo), `${build}, ${threads} threads`).toEqual(expected);
+      expect(await demo.ids(), `${build}, ${threads} threads`).toEqual(expected);
       drafts.set(`${build}, ${threads} threads`, await demo.counter('acceptanceRate'));
     }
   }

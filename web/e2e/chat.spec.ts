@@ -20,8 +20,8 @@ test('a conversation goes on where it was, and what was read is not read again',
   );
   await demo.open(ownServer, { maxNewTokens: 8 }, 'chat');
   const { page } = demo;
-  await expect(page.locator('#chat-note')).toHaveText(/has a form of its own for conversations/);
-  const prompt = page.getByLabel('What you say');
+  await expect(page.locator('#chat-note')).toHaveText(/has a chat template/);
+  const prompt = page.getByLabel('Your message');
   const story = 'Once upon a time there was a little girl who lived in a house by the sea. '.repeat(4);
   await prompt.fill(story);
   const before = await tokensRead(ownServer.url);
@@ -49,14 +49,14 @@ test('a model without a form for conversations goes on with one story, and the p
 }) => {
   await demo.open(server, { maxNewTokens: 8, prompt: 'Once upon a time' }, 'chat');
   const { page } = demo;
-  await expect(page.locator('#chat-note')).toHaveText(/knows no conversations: it continues stories/);
+  await expect(page.locator('#chat-note')).toHaveText(/has no chat template: it continues stories/);
   await demo.run('Send');
-  const first = (await demo.tokens()).map(({ text }) => text).join('');
-  await page.getByLabel('What you say').fill('The wolf');
+  const first = await demo.text();
+  await page.getByLabel('Your message').fill('The wolf');
   await demo.run('Send');
   await expect(page.locator('#output .given')).toHaveText(`Once upon a time${first.trimEnd()} The wolf`);
   await page.getByRole('button', { name: 'Start over' }).click();
-  await page.getByLabel('What you say').fill('A king');
+  await page.getByLabel('Your message').fill('A king');
   await demo.run('Send');
   await expect(page.locator('#output .given')).toHaveText('A king');
 });

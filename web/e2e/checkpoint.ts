@@ -2,6 +2,8 @@
 
 import { mkdir, writeFile } from 'node:fs/promises';
 import path from 'node:path';
+import { safetensors } from './safetensors.js';
+import type { Tensor } from './safetensors.js';
 
 const config = {
   model_type: 'llama',
@@ -51,28 +53,19 @@ export async function writeCheckpoint(folder: string): Promise<void> {
     path.join(folder, 'model.safetensors.index.json'),
     JSON.stringify({ weight_map: Object.fromEntries(map) }),
   );
-  for (const [file, tensors] of Object.entries(files)) {
-    await writeFile(path.join(folder, file), safetensors(tensors));
+  for (const [file, shapes] of Object.entries(files)) {
+    const tensors = Object.entries(shapes).map(([name, shape]) => [name, randomTensor(shape)]);
+    await writeFile(path.join(folder, file), safetensors(Object.fromEntries(tensors)));
   }
 }
 
-/** BF16 numbers between 2⁻⁷ and 2⁻⁵ of either sign; any will do. */
-function safetensors(tensors: Record<string, number[]>): Buffer {
-  const header: Record<string, unknown> = {};
-  let end = 0;
-  for (const [name, shape] of Object.entries(tensors)) {
-    const begin = end;
-    end += 2 * shape.reduce((product, size) => product * size, 1);
-    header[name] = { dtype: 'BF16', shape, data_offsets: [begin, end] };
-  }
-  const data = Buffer.alloc(end);
+/** Makes a tensor of BF16 numbers between 2⁻⁷ and 2⁻⁵ of either sign, pseudo-random. */
+function randomTensor(shape: readonly number[]): Tensor {
+  const data = Buffer.alloc(2 * shape.reduce((product, size) => product * size, 1));
   let seed = 1;
-  for (let at = 0; at < end; at += 2) {
+  for (let at = 0; at < data.length; at += 2) {
     seed = (Math.imul(seed, 1_664_525) + 1_013_904_223) >>> 0;
     data.writeUInt16LE(((seed >>> 31) << 15) | 0x3c00 | ((seed >>> 16) & 0xff), at);
   }
-  const json = Buffer.from(JSON.stringify(header));
-  const length = Buffer.alloc(8);
-  length.writeBigUInt64LE(BigInt(json.length));
-  return Buffer.concat([length, json, data]);
+  return { dtype: 'BF16', shape, data };
 }

@@ -1,5 +1,7 @@
 // Which browser, and how it is started: the system's own, so that nothing needs to be downloaded.
 
+import { chromium } from 'playwright-core';
+
 export const chromiumPath = process.env.CHROMIUM_PATH ?? '/usr/bin/chromium';
 
 export const chromiumArgs = [
@@ -18,3 +20,13 @@ export const gpuArgs = [
   '--enable-unsafe-webgpu',
   '--use-webgpu-adapter=swiftshader',
 ];
+
+/** Runs Chromium while `use` needs it. */
+export async function inChromium(args, use) {
+  const browser = await chromium.launch({ executablePath: chromiumPath, args });
+  try {
+    await use(browser);
+  } finally {
+    await browser.close();
+  }
+}

@@ -43,7 +43,7 @@ test('a damaged draft model is called that, and can be tried again', async ({ de
 
   await page.unroute('**/pair/draft');
   await page.getByRole('button', { name: 'Try again' }).click();
-  await expect(demo.main).toHaveAttribute('data-state', 'ready', { timeout: 60_000 });
+  await demo.ready();
   await expect(demo.alert).toHaveText('');
 });
 

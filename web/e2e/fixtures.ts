@@ -2,31 +2,17 @@
 
 import { expect, test as base } from '@playwright/test';
 import type { Locator, Page } from '@playwright/test';
+import type { NumberOption, PolicyOption, PolicyParameterOption } from '../src/outrider/tables.js';
 import { Server } from './server.js';
 
-/** Names of the number fields and of the address's parameters. */
-export type Setting =
-  | 'temperature'
-  | 'topP'
-  | 'topK'
-  | 'seed'
-  | 'maxNewTokens'
-  | 'draftLength'
-  | 'groupSize'
-  | 'maxInFlight'
-  | 'supportSize'
-  | 'latticeResolution'
-  | 'droppedMassTarget'
-  | 'stepSize'
-  | 'initialThreshold'
-  | 'downlinkSamples'
-  | 'ruleParameter'
-  | 'gateThreshold'
-  | 'stopThreshold'
-  | 'bitBudget';
+/** Names of the number fields, and of the address's parameters for them. */
+export type Setting = NumberOption | PolicyParameterOption;
 
 /** Names of the choices, likewise. */
-export type Choice = 'scheme' | 'code' | 'afterRejection' | 'rule' | 'gate' | 'stopRule';
+export type Choice = 'scheme' | 'code' | 'afterRejection' | PolicyOption;
+
+/** Settings of rounds for texts that are compared with those of the native client. */
+export const rounds = { supportSize: 32, latticeResolution: 100, draftLength: 4 };
 
 /** A token as the page shows it. */
 export interface ShownToken {
@@ -35,7 +21,7 @@ export interface ShownToken {
   text: string;
 }
 
-/** The demo page. */
+/** The demo page under test. */
 export class Demo {
   readonly page: Page;
   readonly main: Locator;
@@ -49,7 +35,7 @@ export class Demo {
 
   /** Opens the page in a view, the one with all settings if not given, and waits for its draft model. */
   async open(
-    server: Server,
+    server: { readonly url: string },
     query: Partial<
       Record<Setting | Choice | 'prompt' | 'adaptiveMode' | 'engine' | 'build' | 'threads', string | number>
     > = {},
@@ -59,6 +45,11 @@ export class Demo {
     // An address that differs in its view alone, or not at all, would not be loaded anew.
     await this.page.goto('about:blank');
     await this.page.goto(`${server.url}/?${new URLSearchParams(parameters)}#${view}`);
+    await this.ready();
+  }
+
+  /** Waits for the draft model of the page. */
+  async ready(): Promise<void> {
     await expect(this.main).toHaveAttribute('data-state', 'ready', { timeout: 60_000 });
   }
 
@@ -88,7 +79,7 @@ export class Demo {
     await expect(this.main).toHaveAttribute('data-state', 'finished');
   }
 
-  /** Runs to the end. */
+  /** Runs a text to its end. */
   async run(button: 'Generate' | 'Send' | 'Continue' | 'Cloud only' = 'Generate'): Promise<void> {
     await this.start(button);
     await this.finish();
@@ -99,7 +90,7 @@ export class Demo {
     for (let seed = 1; seed <= 10; seed++) {
       await this.set('seed', seed);
       await this.run();
-      if ((await this.tokens()).length >= count) return;
+      if ((await this.ids()).length >= count) return;
     }
     throw new Error(`ten texts ended before ${count} tokens`);
   }
@@ -119,6 +110,14 @@ export class Demo {
         text: span.textContent ?? '',
       })),
     );
+  }
+
+  async ids(): Promise<number[]> {
+    return (await this.tokens()).map(({ id }) => id);
+  }
+
+  async text(): Promise<string> {
+    return (await this.tokens()).map(({ text }) => text).join('');
   }
 
   /** Live counters by name; those that do not apply are NaN. */
@@ -141,17 +140,15 @@ export class Demo {
 export const test = base.extend<{ demo: Demo; ownServer: Server }, { server: Server }>({
   server: [
     async ({}, use) => {
-      const server = await Server.start();
+      await using server = await Server.start();
       await use(server);
-      await server.kill();
     },
     { scope: 'worker', timeout: 90_000 },
   ],
   // For tests that mistreat it.
   ownServer: async ({}, use) => {
-    const server = await Server.start();
+    await using server = await Server.start();
     await use(server);
-    await server.kill();
   },
   demo: async ({ page }, use) => {
     const errors: Error[] = [];

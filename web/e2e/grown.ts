@@ -53,7 +53,10 @@ class Reader {
   }
 }
 
-/** A server whose forward passes take several times as long as usual, of a model with so many blocks in place of six. `file` is written for it, and gone again. */
+/**
+ * A server whose forward passes take several times as long as usual, of a model with `blocks` blocks instead of six.
+ * `file` is written for it, and gone again.
+ */
 export async function startSlowServer(file: string, blocks: number): Promise<Server> {
   await writeGrownTarget(file, blocks);
   try {
@@ -65,7 +68,7 @@ export async function startSlowServer(file: string, blocks: number): Promise<Ser
 }
 
 /**
- * Writes the default target with so many blocks to `file`. Those that it has not got add nothing: their last matrices are
+ * Writes the default target with `blocks` blocks to `file`. Those that it has not got add nothing: their last matrices are
  * zero, the others are the first block's.
  */
 async function writeGrownTarget(file: string, blocks: number): Promise<void> {
@@ -112,7 +115,7 @@ async function writeGrownTarget(file: string, blocks: number): Promise<void> {
   await writeFile(file, Buffer.concat([padded(head), ...added]));
 }
 
-/** Of numbers of 32 and of 16 bits, which is all that the default target has. */
+/** The bytes of a tensor of 32-bit or 16-bit numbers, the only types of the default target. */
 function bytesOf({ dims, type }: Tensor): number {
   return Number(dims.reduce((product, dim) => product * dim, 1n)) * (type === 0 ? 4 : 2);
 }

@@ -1,6 +1,8 @@
 // Trained heads for the served draft model, made up: a safetensors file that belongs to it.
 
 import { createHash } from 'node:crypto';
+import { safetensors } from './safetensors.js';
+import type { Tensor } from './safetensors.js';
 import type { Server } from './server.js';
 
 /** A gate that gives every token the score σ(`bias`); with `vocabSize`, that of another draft. */
@@ -17,26 +19,17 @@ export async function gateFile(
   const vocabulary = vocabularyOf(tokenizer);
   const weights = Buffer.alloc(4 * (width + 1));
   weights.writeFloatLE(bias, 4 * width);
-  const tensor = (numbers: number, begin: number) => ({
-    dtype: 'F32',
-    shape: [numbers],
-    data_offsets: [begin, begin + 4 * numbers],
+  const tensors: Record<string, Tensor> = {
+    'gate.weight': { dtype: 'F32', shape: [width], data: weights.subarray(0, 4 * width) },
+    'gate.bias': { dtype: 'F32', shape: [1], data: weights.subarray(4 * width) },
+  };
+  return safetensors(tensors, {
+    hidden_size: String(width),
+    vocab_size: String(other.vocabSize ?? vocabulary.length),
+    tokenizer: fingerprint(vocabulary),
+    ...{ temperature: '1', top_k: '0', top_p: '1', lambda: '1', tau: '0.5' },
+    ...{ auc: '1', eta_tp: '1', eta_fp: '0' },
   });
-  const header = JSON.stringify({
-    __metadata__: {
-      hidden_size: String(width),
-      vocab_size: String(other.vocabSize ?? vocabulary.length),
-      tokenizer: fingerprint(vocabulary),
-      ...{ temperature: '1', top_k: '0', top_p: '1', lambda: '1', tau: '0.5' },
-      ...{ auc: '1', eta_tp: '1', eta_fp: '0' },
-    },
-    'gate.weight': tensor(width, 0),
-    'gate.bias': tensor(1, 4 * width),
-  });
-  const padded = Buffer.from(header.padEnd(Math.ceil(header.length / 8) * 8));
-  const length = Buffer.alloc(8);
-  length.writeBigUInt64LE(BigInt(padded.length));
-  return Buffer.concat([length, padded, weights]);
 }
 
 interface Tokenizer {

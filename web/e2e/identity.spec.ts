@@ -1,6 +1,6 @@
 // At temperature 0 the text is the target's own greedy decoding, whatever travels on the link.
 
-import { expect, test } from './fixtures.js';
+import { expect, rounds, test } from './fixtures.js';
 import { nativeTexts } from './server.js';
 
 const prompts = [
@@ -9,11 +9,10 @@ const prompts = [
   'The giant lifted his great club',
   'Deep under the mountain',
 ] as const;
-const scheme = { supportSize: 32, latticeResolution: 100, draftLength: 4 };
 const maxTokens = 128;
 const seed = 1;
-const request = { maxTokens, seed, ...scheme };
-const query = { scheme: 'k-sqs', temperature: 0, maxNewTokens: maxTokens, seed, ...scheme };
+const request = { maxTokens, seed, ...rounds };
+const query = { scheme: 'k-sqs', temperature: 0, maxNewTokens: maxTokens, seed, ...rounds };
 
 test('the page, the native client and the server alone agree', async ({ demo, server }) => {
   const alone = await nativeTexts(server, prompts, { ...request, cloudOnly: true });
@@ -22,7 +21,7 @@ test('the page, the native client and the server alone agree', async ({ demo, se
   for (const [index, prompt] of prompts.entries()) {
     await demo.page.locator('#prompt').fill(prompt);
     await demo.run();
-    const shown = (await demo.tokens()).map(({ id }) => id);
+    const shown = await demo.ids();
     expect(shown.length, prompt).toBeGreaterThan(0);
     expect(shown, `${prompt}: page and server alone`).toEqual(alone[index]);
   }
@@ -37,5 +36,5 @@ test('with four rounds in flight the text is the same', async ({ demo, server })
   await demo.page.locator('#prompt').fill(prompts[0]);
   await demo.run();
   expect(await demo.counter('wasted')).toBeGreaterThan(0);
-  expect((await demo.tokens()).map(({ id }) => id)).toEqual(alone[0]);
+  expect(await demo.ids()).toEqual(alone[0]);
 });

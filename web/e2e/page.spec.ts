@@ -62,7 +62,7 @@ test('a run is kept as JSON and charts as a picture, and its link restores all s
   const saved = page.waitForEvent('download');
   await page.getByRole('button', { name: 'Save the last as JSON' }).click();
   const run = JSON.parse(await readFile(await (await saved).path(), 'utf8'));
-  const shown = (await demo.tokens()).map(({ id }) => id);
+  const shown = await demo.ids();
   expect(run).toMatchObject({
     format: 'outrider run 1',
     prompt: 'A girl and her dog found',
@@ -95,7 +95,7 @@ test('Continue goes on from the text that is there', async ({ demo, server }) =>
   await demo.open(server, { maxNewTokens: 8, prompt: 'Once upon a time' });
   await expect(page.getByRole('button', { name: 'Continue' })).toBeHidden();
   await demo.run();
-  const first = (await demo.tokens()).map(({ text }) => text).join('');
+  const first = await demo.text();
   await demo.run('Continue');
   await expect(page.locator('#output .given')).toHaveText(`Once upon a time${first}`, {
     useInnerText: false,
@@ -128,7 +128,7 @@ test('while the engine loads the page says so, and how long already', async ({ d
   });
   await expect(page.getByRole('progressbar')).toBeVisible();
   release();
-  await expect(demo.main).toHaveAttribute('data-state', 'ready', { timeout: 60_000 });
+  await demo.ready();
 });
 
 test('drafts that nothing is left of are explained beside the button', async ({ demo, server }) => {

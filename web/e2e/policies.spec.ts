@@ -275,12 +275,12 @@ for (const stopRule of ['adaedl', 'bild']) {
     const { page } = demo;
     await demo.open(server, { scheme: 'k-sqs', temperature: 0, maxNewTokens: 24, draftLength: 2 });
     await demo.run();
-    const ids = (await demo.tokens()).map(({ id }) => id);
+    const ids = await demo.ids();
     await demo.choose('stopRule', stopRule);
     await expect(page.locator('#draftLength')).toBeHidden();
     await expect(page.locator('#stopThreshold')).toBeVisible();
     await demo.run();
-    expect((await demo.tokens()).map(({ id }) => id)).toEqual(ids);
+    expect(await demo.ids()).toEqual(ids);
     await expect(badge(page)).toHaveText('exact');
   });
 }

@@ -5,5 +5,7 @@ export declare class Proxy {
   static before(url: string, link?: { bitsPerSecond?: number; roundTripMs?: number }): Promise<Proxy>;
   cutAfter(path: string, bytes: number): void;
   bytes(fits: (path: string) => boolean): number;
+  cut(): void;
   close(): void;
+  [Symbol.dispose](): void;
 }

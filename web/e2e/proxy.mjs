@@ -68,6 +68,16 @@ export class Proxy {
     return [...this.received].reduce((sum, [path, bytes]) => sum + (fits(path) ? bytes : 0), 0);
   }
 
+  /** Ends all connections as a lost network would, without a goodbye. */
+  cut() {
+    for (const socket of this.#open) socket.resetAndDestroy();
+  }
+
+  /** {@link close}, for `using`. */
+  [Symbol.dispose]() {
+    this.close();
+  }
+
   close() {
     for (const socket of this.#open) socket.destroy();
     this.#server.close();

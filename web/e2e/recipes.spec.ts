@@ -40,7 +40,7 @@ test.afterAll(async () => {
 
 const text = /[a-z]{3}/;
 
-/** Opens the recipe of this name; an error that nobody catches fails the test. */
+/** Opens the recipe of this name; an uncaught error fails the test. */
 async function open(page: Page, name: string): Promise<void> {
   await page.goto(`${server.url}/${name}.html`);
 }
@@ -57,7 +57,7 @@ test.beforeEach(({ page }) => {
   page.once('close', () => expect(errors, 'uncaught errors on the page').toEqual([]));
 });
 
-/** What each recipe has to show; a new one fails until it is here. */
+/** The expected result of each recipe; a new recipe fails until it is here. */
 const shows: Record<string, (page: Page) => Promise<void>> = {
   'stream-a-text-into-a-page': async (page) => {
     await expect(page.locator('#status')).toHaveText('Ready');

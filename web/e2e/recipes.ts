@@ -21,7 +21,7 @@ export interface Recipe {
   name: string;
   html: string;
   script: string;
-  /** `ts` or `tsx`. */
+  /** The language of the code, `ts` or `tsx`. */
   language: string;
   headers: Record<string, string>;
 }

@@ -5,7 +5,7 @@ import { names } from '../src/outrider/choices.js';
 import { expect, test } from './fixtures.js';
 import type { Choice, Demo } from './fixtures.js';
 
-/** What is chosen, the row that is then marked as sent, and the counters that only it has. */
+/** A configuration: the choices, the row that is marked as sent, and the counters that only it has. */
 const configurations: {
   name: string;
   choices: Partial<Record<Choice, string>>;
@@ -66,7 +66,7 @@ function bars(page: Page) {
   );
 }
 
-/** What the console of a page says that should not be said. */
+/** Collects errors and warnings of a page's console. */
 function complaints(page: Page): string[] {
   const said: string[] = [];
   page.on('console', (message) => {
@@ -91,13 +91,12 @@ test('every scheme writes the tokens of the server alone, with finite counters a
   const said = complaints(demo.page);
   await demo.open(server, greedy);
   await demo.run('Cloud only');
-  const ids = async () => (await demo.tokens()).map(({ id }) => id);
-  const alone = await ids();
+  const alone = await demo.ids();
   expect(alone.length).toBeGreaterThan(0);
   for (const { name, choices, sent, counters = [] } of configurations) {
     await chooseAll(demo, choices);
     await demo.run();
-    expect(await ids(), name).toEqual(alone);
+    expect(await demo.ids(), name).toEqual(alone);
     const shown = await demo.counters();
     for (const [counter, value] of Object.entries(shown)) expect(value, `${name}: ${counter}`).not.toBeNaN();
     expect(Object.keys(shown), name).toEqual(expect.arrayContaining(counters));
@@ -115,7 +114,7 @@ test('every scheme writes the tokens of the server alone, with finite counters a
   for (const scheme of ['auto', 'ahead']) {
     await chooseAll(demo, { scheme });
     await demo.run();
-    expect(await ids(), scheme).toEqual(alone);
+    expect(await demo.ids(), scheme).toEqual(alone);
   }
   expect(said).toEqual([]);
 });

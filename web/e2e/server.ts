@@ -13,12 +13,12 @@ const web = path.resolve(import.meta.dirname, '..');
 const repository = path.resolve(web, '..');
 const binary = path.resolve(process.env['OUTRIDER_BIN'] ?? path.join(repository, 'target/release/outrider'));
 
-/** How long the server may take to load its model. */
+/** Most time for the server to load its model. */
 const START_MS = 60_000;
 
 /** `outrider serve`, on a free port of this machine. */
 export class Server {
-  /** Where it listens, without a slash at the end. */
+  /** The address of the server, without a slash at the end. */
   readonly url: string;
   #process: ChildProcess;
 
@@ -33,12 +33,17 @@ export class Server {
     return new Server(url, process);
   }
 
-  /** Ends it as a crash would: no goodbye to anybody. */
+  /** Kills the process, as a crash would. */
   async kill(): Promise<void> {
     if (this.#process.exitCode !== null || this.#process.signalCode !== null) return;
     const exited = once(this.#process, 'exit');
     this.#process.kill('SIGKILL');
     await exited;
+  }
+
+  /** Calls {@link kill}, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.kill();
   }
 
   /** Starts it again, where it was. */

@@ -1,14 +1,11 @@
 // Several tabs at one server: beside each other, one in place of the other, and one too many.
 
-import { Demo, expect, test } from './fixtures.js';
+import { Demo, expect, rounds, test } from './fixtures.js';
 import { Server } from './server.js';
 
-const scheme = { supportSize: 32, latticeResolution: 100, draftLength: 4 };
 const seed = 5;
 const maxTokens = 96;
-const greedy = { scheme: 'k-sqs', temperature: 0, seed, maxNewTokens: maxTokens, ...scheme };
-
-const shownIds = async (demo: Demo) => (await demo.tokens()).map(({ id }) => id);
+const greedy = { scheme: 'k-sqs', temperature: 0, seed, maxNewTokens: maxTokens, ...rounds };
 
 test('a tab that goes on with another’s text has it, and the other one says so', async ({
   demo,
@@ -18,7 +15,7 @@ test('a tab that goes on with another’s text has it, and the other one says so
   const query = { ...greedy, prompt: 'Once upon a time' };
   await demo.open(server, query);
   await demo.run();
-  const whole = await shownIds(demo);
+  const whole = await demo.ids();
   expect(whole.length).toBeGreaterThan(20);
 
   await demo.slide('round-trip', 300);
@@ -36,40 +33,36 @@ test('a tab that goes on with another’s text has it, and the other one says so
     `${server.url}/?${new URLSearchParams(Object.entries(query).map(([k, v]) => [k, String(v)]))}`,
   );
   await expect(demo.alert).toHaveText(
-    'Another tab goes on with this text. Press Generate to begin a new one in this tab.',
+    'Another tab has taken over this text. Press Generate to begin a new one in this tab.',
     { timeout: 60_000 },
   );
   await expect(demo.main).toHaveAttribute('data-state', 'failed');
   await other.finish();
-  expect(await shownIds(other)).toEqual(whole);
+  expect(await other.ids()).toEqual(whole);
 
   // It does as it says.
   await demo.slide('round-trip', 0);
   await demo.run();
-  expect(await shownIds(demo)).toEqual(whole);
+  expect(await demo.ids()).toEqual(whole);
 });
 
 test('a full server says so, and a place that is given up can be had', async ({ demo, context }) => {
-  const server = await Server.start(['--max-sessions', '1']);
-  try {
-    await demo.open(server, { maxNewTokens: 8 });
-    await demo.run();
-    const late = new Demo(await context.newPage());
-    await late.page.goto(`${server.url}/?maxNewTokens=8`);
-    await expect(late.alert).toHaveText(
-      'The server is serving as many sessions as it can. Wait a moment, then try again.',
-      { timeout: 60_000 },
-    );
-    await expect(late.main).toHaveAttribute('data-state', 'failed');
-    // The first is not disturbed.
-    await demo.run();
-    await demo.page.close();
-    await late.page.getByRole('button', { name: 'Try again' }).click();
-    await expect(late.main).toHaveAttribute('data-state', 'ready', { timeout: 60_000 });
-    await expect(late.alert).toHaveText('');
-    await late.run();
-    expect((await late.tokens()).length).toBeGreaterThan(0);
-  } finally {
-    await server.kill();
-  }
+  await using server = await Server.start(['--max-sessions', '1']);
+  await demo.open(server, { maxNewTokens: 8 });
+  await demo.run();
+  const late = new Demo(await context.newPage());
+  await late.page.goto(`${server.url}/?maxNewTokens=8`);
+  await expect(late.alert).toHaveText(
+    'The server is serving as many sessions as it can. Wait a moment, then try again.',
+    { timeout: 60_000 },
+  );
+  await expect(late.main).toHaveAttribute('data-state', 'failed');
+  // The first is not disturbed.
+  await demo.run();
+  await demo.page.close();
+  await late.page.getByRole('button', { name: 'Try again' }).click();
+  await late.ready();
+  await expect(late.alert).toHaveText('');
+  await late.run();
+  expect((await late.tokens()).length).toBeGreaterThan(0);
 });

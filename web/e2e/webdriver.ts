@@ -3,6 +3,7 @@
 
 import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
@@ -15,10 +16,10 @@ export interface Installed {
   capabilities: Record<string, unknown>;
 }
 
-/** Where programs are looked for. */
+/** The folders of programs. */
 const folders = (process.env['PATH'] ?? '').split(path.delimiter);
 
-/** Where a program is; null if it is not installed. */
+/** Finds the path of a program; null if it is not installed. */
 function installed(program: string): string | null {
   return folders.map((folder) => path.join(folder, program)).find((file) => existsSync(file)) ?? null;
 }
@@ -36,7 +37,7 @@ export function find(name: 'Firefox' | 'WebKitGTK'): Installed | { missing: stri
   return { name, driver, capabilities: { 'moz:firefoxOptions': { binary, args: ['-headless'] } } };
 }
 
-/** A browser's window. */
+/** A window of an installed browser. */
 export class Window {
   readonly #session: string;
   readonly #processes: ChildProcess[];
@@ -76,7 +77,7 @@ export class Window {
     await send(`${this.#session}/url`, { url });
   }
 
-  /** What a function body returns in the page. */
+  /** Runs a function body in the page, and returns its result. */
   async evaluate(body: string): Promise<unknown> {
     return send(`${this.#session}/execute/sync`, { script: body, args: [] });
   }
@@ -96,7 +97,7 @@ export class Window {
   }
 }
 
-/** The screen that there is, or one of our own that nobody sees: WebKitGTK does not start without. */
+/** The screen that there is, or a virtual one: WebKitGTK does not start without. */
 async function screenOf(): Promise<{ display: string; server: ChildProcess | null }> {
   const display = process.env['DISPLAY'];
   if (display) return { display, server: null };
@@ -118,11 +119,12 @@ async function send(url: string, body: object): Promise<unknown> {
   return value;
 }
 
-function freePort(): Promise<number> {
-  return new Promise((resolve) => {
-    const server = createServer().listen(0, '127.0.0.1', () => {
-      const { port } = server.address() as AddressInfo;
-      server.close(() => resolve(port));
-    });
-  });
+/** Finds a port of this machine that is free. */
+export async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, 'close');
+  return port;
 }

@@ -1,12 +1,11 @@
 // The draft on a GPU, which here is Chromium's software adapter: the text, whatever drafts, and a GPU that is taken away.
 
 import { chromiumPath, gpuArgs as args } from './chromium.mjs';
-import { expect, test } from './fixtures.js';
+import { expect, rounds, test } from './fixtures.js';
 
 test.use({ launchOptions: { executablePath: chromiumPath, args } });
 
 const prompt = 'Once upon a time';
-const scheme = { supportSize: 32, latticeResolution: 100, draftLength: 4 };
 const length = { maxNewTokens: 32, seed: 3 };
 
 test.beforeEach(async ({ page, server }) => {
@@ -20,9 +19,8 @@ test.beforeEach(async ({ page, server }) => {
 
 test('where the GPU drafts the text is the server’s own, ahead and in rounds', async ({ demo, server }) => {
   // Groups that the GPU chooses by itself, rows of logits, and rows of which the largest come back.
-  await demo.open(server, { prompt, ...length, ...scheme, groupSize: 3, scheme: 'ahead', engine: 'webgpu' });
+  await demo.open(server, { prompt, ...length, ...rounds, groupSize: 3, scheme: 'ahead', engine: 'webgpu' });
   await expect(demo.page.locator('#engine')).toHaveAttribute('data-engine', 'webgpu');
-  const shownIds = async () => (await demo.tokens()).map(({ id }) => id);
   for (const [chosen, temperature] of [
     ['ahead', 0.7],
     ['coupled', 0.7],
@@ -31,9 +29,9 @@ test('where the GPU drafts the text is the server’s own, ahead and in rounds',
     await demo.choose('scheme', chosen);
     await demo.set('temperature', temperature);
     await demo.run('Cloud only');
-    const alone = await shownIds();
+    const alone = await demo.ids();
     await demo.run();
-    expect(await shownIds(), chosen).toEqual(alone);
+    expect(await demo.ids(), chosen).toEqual(alone);
     // It drafts what the processor would, but for rounding.
     expect(await demo.counter('acceptanceRate'), chosen).toBeGreaterThan(0.4);
   }
@@ -55,26 +53,23 @@ test('a GPU that is taken away in the middle of a text leaves it to the processo
 }) => {
   const { page } = demo;
   for (const settings of [
-    { scheme: 'k-sqs', temperature: 0, ...scheme },
+    { scheme: 'k-sqs', temperature: 0, ...rounds },
     // In groups that it chooses by itself.
     { scheme: 'ahead', temperature: 0.7, groupSize: 4 },
   ]) {
     await demo.open(server, { prompt, ...settings, seed: 5, maxNewTokens: 200, engine: 'webgpu' });
     await demo.run('Cloud only');
-    const expected = (await demo.tokens()).map(({ id }) => id);
+    const expected = await demo.ids();
     await demo.start();
     await demo.waitForTokens(8);
     const devtools = await page.context().browser()!.newBrowserCDPSession();
     await devtools.send('Browser.crashGpuProcess');
     await demo.finish();
-    expect(
-      (await demo.tokens()).map(({ id }) => id),
-      settings.scheme,
-    ).toEqual(expected);
+    expect(await demo.ids(), settings.scheme).toEqual(expected);
     // Nobody waits for a guess: the text may have ended before another was asked for.
     if (settings.scheme === 'ahead') {
       await demo.run();
-      expect((await demo.tokens()).map(({ id }) => id)).toEqual(expected);
+      expect(await demo.ids()).toEqual(expected);
     }
     const engine = page.locator('#engine');
     await expect(engine).toHaveAttribute('data-engine', 'wasm');

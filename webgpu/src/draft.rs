@@ -1,4 +1,4 @@
-//! A model with the KV cache of one text.
+//! Draft model on a GPU, with the KV cache of one text.
 
 use core::f32::consts::LOG2_E;
 
@@ -16,12 +16,12 @@ use crate::{
     model::{self, Left, Program},
 };
 
-/// As often may a logit be taken: scores have to be finite.
+/// Upper bound of log2(e)/T, which keeps scores finite.
 const LARGEST_RATE: f32 = 1e30;
-/// Tokens that a cache has room for at first; it doubles when it is full.
+/// Initial capacity of the cache in tokens; it doubles when full.
 const FIRST_CAPACITY: usize = 256;
 
-/// A draft model on a GPU, and what it has read of a text.
+/// Draft model on a GPU, with the KV cache of one text.
 #[derive(Debug)]
 pub struct GpuDraft {
     gpu: Gpu,
@@ -31,27 +31,27 @@ pub struct GpuDraft {
     rows: memory::Rows,
     memory: Memory,
     program: Program,
-    /// Tokens in the cache.
+    /// Number of tokens in the cache.
     held: usize,
-    /// Where what is wanted comes back, and its size in bytes.
+    /// Buffer for results that are read back, and its size in bytes.
     returning: (Buffer, u64),
     counts: Counts,
 }
 
-/// What was asked of the GPU.
+/// Counters of the work requested from the GPU.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Times that commands were submitted.
+    /// Number of command submissions.
     pub submissions: u64,
-    /// Times that somebody waited for what was computed.
+    /// Number of times that results were awaited and read back.
     pub read_backs: u64,
-    /// Bytes of that.
+    /// Number of bytes read back.
     pub bytes: u64,
-    /// Kernels that were started, each of which costs a browser tens of microseconds.
+    /// Number of kernels dispatched; each costs tens of microseconds in a browser.
     pub dispatches: u64,
 }
 
-/// Rows of logits, with the hidden states that they are made of.
+/// Rows of logits, with the hidden states that they come from.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Rows {
     vocab_size: usize,
@@ -61,29 +61,29 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// How many there are.
+    /// Number of rows, one per requested position.
     #[must_use]
     pub fn len(&self) -> usize {
         self.logits.len().checked_div(self.vocab_size).unwrap_or(0)
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.logits.is_empty()
     }
 
-    /// Each with its logits, `vocab_size` of them, and its hidden state, `hidden_size` numbers.
+    /// Iterator over the rows: logits, `vocab_size` of them, and hidden state, `hidden_size` numbers.
     pub fn iter(&self) -> impl Iterator<Item = (&[f32], &[f32])> {
         self.logits.chunks(self.vocab_size.max(1)).zip(self.hidden.chunks(self.hidden_size.max(1)))
     }
 }
 
 impl GpuDraft {
-    /// Brings a model to the GPU.
+    /// Copies a model to the GPU and compiles its kernels.
     ///
     /// # Errors
-    /// [`GpuError`] says what the GPU lacks.
+    /// [`GpuError`] if the GPU does not support the model or lacks memory.
     pub async fn new(gpu: Gpu, model: &StoredModel) -> Result<Self, GpuError> {
         let config = model.config.clone();
         model::check(&config)?;
@@ -103,39 +103,39 @@ impl GpuDraft {
         Ok(Self { gpu, config, weights, kernels, rows, memory, program, held: 0, returning, counts })
     }
 
-    /// Shape and constants.
+    /// Shape and constants of the model.
     #[must_use]
     pub fn config(&self) -> &ModelConfig {
         &self.config
     }
 
-    /// The GPU that it is on.
+    /// GPU that holds the model.
     #[must_use]
     pub fn gpu(&self) -> &Gpu {
         &self.gpu
     }
 
-    /// Tokens in the cache.
+    /// Number of tokens in the cache.
     #[must_use]
     pub fn held(&self) -> usize {
         self.held
     }
 
-    /// What was asked of the GPU so far.
+    /// Counters of the work requested from the GPU so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Forgets all but the first `len` tokens.
+    /// Discards all tokens except the first `len`.
     pub fn truncate(&mut self, len: usize) {
         self.held = self.held.min(len);
     }
 
-    /// Reads `tokens` behind what the cache holds, and gives a row of logits after each of the last `wanted`.
+    /// Appends `tokens` to the cache, and returns a row of logits after each of the last `wanted`.
     ///
     /// # Errors
-    /// [`GpuError::Model`] if they cannot be fed; else the GPU failed. The cache then holds what it held.
+    /// [`GpuError::Model`] if the tokens are invalid; other variants if the GPU fails. The cache is then unchanged.
     pub async fn forward(&mut self, tokens: &[u32], wanted: usize) -> Result<Rows, GpuError> {
         self.gpu.check()?;
         self.check(tokens, wanted)?;
@@ -171,12 +171,12 @@ impl GpuDraft {
         Ok(Rows { vocab_size, hidden_size, logits, hidden })
     }
 
-    /// As [`forward`](Self::forward), where the largest logits are enough: all others of a row are the same, with
-    /// the mass that they have together. Where more tokens are as likely than a list has room for, all come in a second
-    /// read-back.
+    /// Variant of [`forward`](Self::forward) that returns exact values for the largest logits only. All others of a row
+    /// get the same value, which preserves their total mass. If more tokens reach the bound than a list can hold, all
+    /// logits are returned, by a second read-back.
     ///
     /// # Errors
-    /// The same.
+    /// As for [`forward`](Self::forward).
     pub async fn forward_top_k(&mut self, tokens: &[u32], wanted: usize, top_k: TopK) -> Result<Rows, GpuError> {
         let listing = self.rows.listing;
         let TopK { k, temperature } = top_k;
@@ -209,7 +209,7 @@ impl GpuDraft {
         Ok(Rows { vocab_size, hidden_size, logits, hidden: numbers(hidden) })
     }
 
-    /// The rows of logits that the last pass has left.
+    /// Rows of logits that the last pass has left on the GPU.
     async fn logits(&mut self, rows: usize) -> Result<Vec<f32>, GpuError> {
         let bytes = (4 * rows * self.config.vocab_size) as u64;
         self.make_returning(bytes);
@@ -219,16 +219,16 @@ impl GpuDraft {
         Ok(numbers(&self.read(bytes).await?))
     }
 
-    /// Reads `tokens` behind what the cache holds, at least one, and chooses the guesses that are of use, of which it
-    /// reads all but the last: in one submission, or in as many more as a long text has pieces, with one read-back of
-    /// eight bytes a guess. Fewer where the context ends.
+    /// Appends `tokens`, at least one, to the cache and chooses up to `choice.most` guesses. All guesses except the
+    /// last are appended too. This takes one submission, plus one per piece of a long text, and one read-back of eight
+    /// bytes per guess. There are fewer guesses at the end of the context.
     ///
-    /// The noise has the processor's bits ([`SharedNoise`](outrider_speculation::sample::SharedNoise)); logarithm and
-    /// quotient are of f32, so that two tokens that are nearly as good may change places. Where top-k or top-p leaves
-    /// out both of the best, the likeliest is chosen.
+    /// The noise has the same bits as on the CPU ([`SharedNoise`](outrider_speculation::sample::SharedNoise)).
+    /// Logarithm and quotient are computed in f32, so two tokens with almost equal scores may be swapped. If top-k or
+    /// top-p excludes both best tokens, the most likely one is chosen.
     ///
     /// # Errors
-    /// [`GpuError::Model`] if they cannot be fed; else the GPU failed. The cache then holds what it held.
+    /// [`GpuError::Model`] if the tokens are invalid; other variants if the GPU fails. The cache is then unchanged.
     pub async fn choose(&mut self, tokens: &[u32], choice: &Choice) -> Result<Vec<Chosen>, GpuError> {
         self.gpu.check()?;
         self.check(tokens, 1)?;
@@ -259,7 +259,7 @@ impl GpuDraft {
         Ok(chosen)
     }
 
-    /// Reads what nobody wants to know more of. Gives how many tokens are in the cache then.
+    /// Appends tokens without returning logits. Returns the number of tokens then in the cache.
     fn read_silently(&mut self, tokens: &[u32]) -> Result<usize, GpuError> {
         let mut held = self.held;
         for piece in tokens.chunks(MOST_ROWS) {
@@ -271,7 +271,7 @@ impl GpuDraft {
         Ok(held)
     }
 
-    /// Commands that read a piece behind `held` tokens.
+    /// Encoder for commands that append a piece after `held` tokens.
     fn begin(&self, held: usize, piece: &[u32]) -> CommandEncoder {
         let (device, queue) = (self.gpu.device(), self.gpu.queue());
         queue.write_buffer(&self.rows.ids, 0, &bytes_of(piece));
@@ -279,12 +279,12 @@ impl GpuDraft {
         device.create_command_encoder(&CommandEncoderDescriptor { label: Some("forward passes") })
     }
 
-    /// Forward passes of so many rows each, one behind the other.
+    /// Encodes forward passes, each with its number of rows and output, in sequence.
     fn encode(&mut self, encoder: &mut CommandEncoder, passes: &[(usize, Left)]) -> Result<(), GpuError> {
         let Self { gpu, kernels, program, counts, .. } = self;
         let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor::default());
         for &(rows, left) in passes {
-            // A pass that is to leave nothing but the KV cache has no last attention, which could write to it.
+            // A pass that only leaves the KV cache omits the last attention, which could otherwise write to the cache.
             let alone = rows == 1 && left != Left::Cache;
             for dispatch in program.dispatches(left) {
                 counts.dispatches += u64::from(dispatch.encode(gpu, kernels, &mut pass, rows, alone)?);
@@ -293,17 +293,17 @@ impl GpuDraft {
         Ok(())
     }
 
-    /// `Choice` of the shaders.
+    /// Writes the shaders' `Choice`.
     fn write_choice(&self, words: [u32; 6]) {
         self.gpu.queue().write_buffer(&self.rows.choice, 0, &bytes_of(&words));
     }
 
-    /// Copies the first `bytes` of a buffer to a place of what comes back.
+    /// Copies the first `bytes` of a buffer to offset `place` of the read-back buffer.
     fn bring(&self, encoder: &mut CommandEncoder, from: &Buffer, place: u64, bytes: u64) {
         encoder.copy_buffer_to_buffer(from, 0, &self.returning.0, place, bytes);
     }
 
-    /// The first `bytes` of that.
+    /// Reads back the first `bytes` of the read-back buffer.
     async fn read(&mut self, bytes: u64) -> Result<Vec<u8>, GpuError> {
         let read = self.gpu.read(&self.returning.0, bytes).await?;
         self.counts.read_backs += 1;
@@ -331,7 +331,7 @@ impl GpuDraft {
         Ok(())
     }
 
-    /// Makes room for so many tokens, with those that are there.
+    /// Grows the cache to a total capacity of at least `tokens`.
     async fn make_room(&mut self, tokens: usize) -> Result<(), GpuError> {
         if tokens <= self.memory.capacity {
             return Ok(());
@@ -368,7 +368,7 @@ impl GpuDraft {
     }
 }
 
-/// log2(e)/T; 0 at T = 0.
+/// Rate log2(e)/T of the shaders; 0 at T = 0.
 fn rate(temperature: f32) -> f32 {
     if temperature == 0.0 { 0.0 } else { (LOG2_E / temperature).min(LARGEST_RATE) }
 }

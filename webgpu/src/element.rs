@@ -1,27 +1,27 @@
-//! How the elements of each type of weights are read: WGSL that a kernel begins with.
+//! WGSL code that decodes each type of weights; kernels begin with it.
 
 use outrider_models::ElementType;
 
 use crate::error::GpuError;
 
-/// What two of them have in common.
+/// Code shared by two of the types.
 macro_rules! six_bit_scales {
     () => {
         include_str!("shaders/elements/six_bit_scales.wgsl")
     };
 }
 
-/// A type of weights that there are kernels for.
+/// Type of weights with GPU kernels.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Element {
-    /// Reads a unit of elements.
+    /// WGSL code that decodes a unit of elements.
     pub(crate) shader: &'static str,
-    /// Elements of a unit.
+    /// Number of elements per unit.
     pub(crate) unit: usize,
 }
 
 impl Element {
-    /// That of a type.
+    /// Decoder for an element type.
     pub(crate) fn of(element: ElementType) -> Result<Self, GpuError> {
         let (shader, unit) = match element {
             ElementType::F32 => (include_str!("shaders/elements/f32.wgsl"), 4),

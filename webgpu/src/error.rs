@@ -1,50 +1,50 @@
-//! What can go wrong on a browser's GPU.
+//! Errors of models on a browser's GPU.
 
 use outrider_models::{ElementType, ModelError};
 
-/// Why a GPU gave nothing.
+/// Errors of models on a browser's GPU.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GpuError {
-    /// There is no WebGPU here, or no adapter that it would give.
+    /// WebGPU is missing, or offers no adapter.
     #[error("there is no GPU that can be used: {0}")]
     Unavailable(String),
-    /// A kernel is missing.
+    /// Weights of this type have no GPU kernels.
     #[error("weights of type {0} have no kernels for GPUs")]
     Element(ElementType),
-    /// A number of the model's shape is beyond what kernels are made for.
+    /// A dimension of the model is not supported by the kernels.
     #[error("{what} is {found}, which GPUs' kernels are not made for: {expected}")]
     Shape {
-        /// Which.
+        /// Name of the dimension.
         what: &'static str,
-        /// What it is.
+        /// Value found in the model.
         found: usize,
-        /// What it could be.
+        /// Description of supported values.
         expected: &'static str,
     },
-    /// A buffer is larger than the adapter allows.
+    /// A buffer exceeds the adapter's limit.
     #[error("{what} takes {needed} bytes, of which the GPU allows {most} in one buffer")]
     TooLarge {
-        /// What it holds.
+        /// Name of the buffer's contents.
         what: &'static str,
-        /// Its size.
+        /// Size of the buffer in bytes.
         needed: u64,
-        /// What there may be.
+        /// Limit of the adapter in bytes.
         most: u64,
     },
-    /// The GPU's memory is full.
+    /// The GPU does not have enough memory.
     #[error("the GPU's memory does not hold the model: {0}")]
     OutOfMemory(String),
-    /// The tokens cannot be fed.
+    /// The tokens are not valid for the model.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// The device is gone: reset, unplugged, or taken away by the browser. Nothing on it can be used any more.
+    /// The device is lost: reset, unplugged, or taken away by the browser. It cannot be used any more.
     #[error("the GPU is gone: {0}")]
     Lost(String),
-    /// The model's logits are no numbers.
+    /// The model's logits are not numbers.
     #[error("the model gives logits that are no numbers")]
     Logits,
-    /// A command was refused: a fault of ours.
+    /// A command was rejected, which is a bug in this crate.
     #[error("the GPU refuses a command: {0}")]
     Refused(String),
 }

@@ -1,4 +1,4 @@
-//! An adapter with its buffers, and how what it has computed comes back.
+//! Access to a GPU adapter: its buffers, and reading back results.
 
 use std::{
     future::poll_fn,
@@ -15,10 +15,10 @@ use wgpu::{
 
 use crate::{error::GpuError, subgroups};
 
-/// Bytes behind a matrix that kernels may read: the word after its last.
+/// Number of bytes after a matrix that kernels may read: one word.
 const SLACK_BYTES: u64 = 4;
 
-/// A GPU that is open.
+/// Open connection to a GPU device.
 #[derive(Debug)]
 pub struct Gpu {
     device: Device,
@@ -29,20 +29,20 @@ pub struct Gpu {
 }
 
 impl Drop for Gpu {
-    /// A browser would give its buffers back when it collects garbage.
+    /// Destroys the device at once. Otherwise a browser would free its buffers during garbage collection.
     fn drop(&mut self) {
         self.device.destroy();
     }
 }
 
-/// What went wrong outside any call: the first error, or that the device is gone.
+/// Errors outside of calls: the first error, or the loss of the device.
 #[derive(Debug, Clone, Default)]
 struct Trouble(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
     kind: Option<Kind>,
-    /// Who waits for an answer, which a device that is gone may never give.
+    /// Waker of a task that waits for a result, which a lost device may never deliver.
     waiting: Option<Waker>,
 }
 
@@ -55,7 +55,7 @@ enum Kind {
 impl Trouble {
     fn set(&self, kind: Kind) {
         let mut state = self.state();
-        // That it is gone says more than what failed then.
+        // Loss of the device is more informative than the errors that it causes.
         if state.kind.is_none() || matches!(kind, Kind::Lost(_)) {
             state.kind = Some(kind);
         }
@@ -68,7 +68,7 @@ impl Trouble {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What `other` gives; `None` if the device is gone before.
+    /// Awaits `other`; `None` if the device is lost first.
     async fn unless_lost<R>(&self, other: impl Future<Output = R>) -> Option<R> {
         let mut other = pin!(other);
         poll_fn(|context| {
@@ -95,18 +95,18 @@ impl Trouble {
 }
 
 impl Gpu {
-    /// Opens the GPU that the browser, or the system, takes for work that lasts.
+    /// Opens the high-performance GPU of the browser or system.
     ///
     /// # Errors
-    /// [`GpuError::Unavailable`] if there is none.
+    /// [`GpuError::Unavailable`] if there is no GPU.
     pub async fn open() -> Result<Self, GpuError> {
         Self::open_with(true).await
     }
 
-    /// The same with kernels for GPUs that have no subgroups: for tests.
+    /// Variant of [`open`](Self::open) that uses kernels for GPUs without subgroups, for tests.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open).
+    /// As for [`open`](Self::open).
     pub async fn open_without_subgroups() -> Result<Self, GpuError> {
         Self::open_with(false).await
     }
@@ -139,19 +139,19 @@ impl Gpu {
         Ok(Self { device, queue, name, has_subgroups, trouble })
     }
 
-    /// What it calls itself; browsers tell little.
+    /// Name of the adapter; browsers reveal little.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether kernels add up in subgroups there.
+    /// Returns whether kernels use subgroups.
     #[must_use]
     pub fn has_subgroups(&self) -> bool {
         self.has_subgroups
     }
 
-    /// Takes the device away, as a browser may do: for tests.
+    /// Destroys the device as a browser may do, for tests.
     pub fn lose(&self) {
         self.device.destroy();
     }
@@ -164,33 +164,33 @@ impl Gpu {
         &self.queue
     }
 
-    /// An error if anything has failed so far.
+    /// Returns an error if anything has failed so far.
     pub(crate) fn check(&self) -> Result<(), GpuError> {
         self.trouble.check()
     }
 
-    /// A buffer that kernels read and write, of so many numbers of four bytes.
+    /// Creates a buffer of `count` four-byte numbers that kernels read and write.
     pub(crate) fn numbers(&self, what: &'static str, count: usize) -> Result<Buffer, GpuError> {
         let usage = BufferUsages::STORAGE | BufferUsages::COPY_DST | BufferUsages::COPY_SRC;
         self.buffer(what, 4 * count as u64, usage)
     }
 
-    /// A buffer with these bytes that kernels read.
+    /// Creates a buffer with these bytes that kernels read.
     pub(crate) fn holding(&self, what: &'static str, bytes: &[u8]) -> Result<Buffer, GpuError> {
         let buffer = self.room_for(what, bytes.len())?;
         self.write(&buffer, 0, bytes);
         Ok(buffer)
     }
 
-    /// A buffer for so many bytes that kernels read.
+    /// Creates a buffer for `bytes` bytes that kernels read.
     pub(crate) fn room_for(&self, what: &'static str, bytes: usize) -> Result<Buffer, GpuError> {
         let size = (bytes as u64).next_multiple_of(4) + SLACK_BYTES;
         self.buffer(what, size, BufferUsages::STORAGE | BufferUsages::COPY_DST)
     }
 
-    /// Writes bytes to a place in it, a multiple of four.
+    /// Writes bytes at offset `place`, a multiple of four.
     pub(crate) fn write(&self, buffer: &Buffer, place: u64, bytes: &[u8]) {
-        // What is written has whole words.
+        // Writes must consist of whole words.
         let (whole, rest) = bytes.split_at(bytes.len() / 4 * 4);
         self.queue.write_buffer(buffer, place, whole);
         if !rest.is_empty() {
@@ -200,9 +200,9 @@ impl Gpu {
         }
     }
 
-    /// What a buffer for [`room_for`](Self::room_for) holds at most.
+    /// Maximum size in bytes for [`room_for`](Self::room_for).
     pub(crate) fn most_bytes(&self) -> u64 {
-        // Kernels count bytes in 32 bits.
+        // Kernels compute byte offsets in 32 bits.
         self.largest_buffer().min(u32::MAX.into()) - 2 * SLACK_BYTES
     }
 
@@ -211,7 +211,7 @@ impl Gpu {
         max_storage_buffer_binding_size.min(max_buffer_size)
     }
 
-    /// A buffer with these words that all threads of a kernel read alike.
+    /// Creates a uniform buffer with these words.
     pub(crate) fn constants(&self, words: &[u32]) -> Buffer {
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         bytes.resize(bytes.len().next_multiple_of(16), 0);
@@ -223,7 +223,7 @@ impl Gpu {
         buffer
     }
 
-    /// A buffer that comes back.
+    /// Creates a buffer for reading back results.
     pub(crate) fn returning(&self, bytes: u64) -> Buffer {
         let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
         self.device.create_buffer(&BufferDescriptor { label: None, size: bytes, usage, mapped_at_creation: false })
@@ -237,7 +237,7 @@ impl Gpu {
         Ok(self.device.create_buffer(&BufferDescriptor { label: Some(what), size, usage, mapped_at_creation: false }))
     }
 
-    /// Does what fills memory, and says whether there was enough.
+    /// Runs work that allocates GPU memory, and fails if there was not enough.
     pub(crate) async fn within_memory<T>(&self, work: impl FnOnce() -> Result<T, GpuError>) -> Result<T, GpuError> {
         let scope = self.device.push_error_scope(ErrorFilter::OutOfMemory);
         let done = work();
@@ -247,13 +247,13 @@ impl Gpu {
         }
     }
 
-    /// The first `bytes` of a [returning](Self::returning) buffer, once what was submitted is done.
+    /// Reads the first `bytes` of a [returning](Self::returning) buffer after all submitted work is done.
     pub(crate) async fn read(&self, buffer: &Buffer, bytes: u64) -> Result<Vec<u8>, GpuError> {
         let (done, when_done) = oneshot::channel();
         buffer.slice(..bytes).map_async(MapMode::Read, move |result| {
             let _ = done.send(result);
         });
-        // A browser lets time pass by itself.
+        // Browsers make progress without polling.
         #[cfg(not(target_arch = "wasm32"))]
         self.device.poll(wgpu::PollType::wait_indefinitely()).map_err(|error| GpuError::Lost(error.to_string()))?;
         let mapped = self.trouble.unless_lost(when_done).await.and_then(Result::ok).and_then(Result::ok);

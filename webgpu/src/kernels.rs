@@ -1,4 +1,4 @@
-//! Shaders, compiled when they are first needed.
+//! Shaders and their pipelines, compiled on first use.
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -11,47 +11,47 @@ use wgpu::{
 
 use crate::{element::Element, error::GpuError, gpu::Gpu};
 
-/// Threads of a workgroup: of most kernels, and of attention and what goes before it.
+/// Number of threads per workgroup: of most kernels, and of attention and the kernel before it.
 pub(crate) const THREADS: usize = 64;
 const ATTENTION_THREADS: usize = 128;
-/// Tokens that a thread chooses from, or looks at: a block of noise has as many.
+/// Number of tokens per thread in the kernels that choose or list tokens, the same as in a block of noise.
 pub(crate) const TOKENS: usize = 8;
-/// Outputs of a product that each half of a workgroup computes.
+/// Number of outputs per half of a workgroup in products.
 const EACH: usize = 4;
 
-/// Rows that products have by fours at most; more go by tiles of 32.
+/// Maximum number of rows for products of four rows at a time; more rows use tiles of 32.
 pub(crate) const MOST_IN_FOURS: usize = 8;
 
-/// What a kernel computes.
+/// Computation of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Kernel {
     Multiply(Product),
-    /// Rows of a table of this type.
+    /// Embeddings from a table of this type.
     Embed(ElementType),
-    /// A norm into another buffer: LayerNorm, or RMSNorm.
+    /// Norm into another buffer: LayerNorm or RMSNorm.
     Norm {
         layer: bool,
     },
     /// Norms of keys, their rotary embedding, and the write to the KV cache.
     Place,
-    /// Attention, with the same for queries; and for the keys of a row that is alone.
+    /// Attention, including norm and rotary embedding of queries. If `alone`, also those of the single row's keys.
     Attend {
         alone: bool,
     },
-    /// The RMSNorm of a row to the residual stream.
+    /// RMSNorm of rows, added to the residual stream.
     Add,
-    /// The two best guesses of each workgroup's tokens; what top-k and top-p ask of them; those of all.
+    /// Choice of guesses: the two best tokens per workgroup, their top-k and top-p statistics, and the overall result.
     Choose,
     Weigh,
     Settle,
-    /// The largest logits of pieces of a row; what the largest of the row are at least; these, and the mass of the
-    /// rest.
+    /// Listing of the largest logits: maxima of pieces of a row, a lower bound on the listed ones, and the list with
+    /// the mass of the rest.
     Survey,
     Bound,
     List,
 }
 
-/// Rows, or their RMSNorm, times a matrix of this type.
+/// Product of rows, or of their RMSNorm, with a matrix of this type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Product {
     pub(crate) element: ElementType,
@@ -60,19 +60,19 @@ pub(crate) struct Product {
     pub(crate) tile: Tile,
 }
 
-/// How many rows of a product a workgroup has.
+/// Rows of a product per workgroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Tile {
     Row,
     FourRows,
-    /// 32, whose weights go through memory that threads share.
+    /// 32 rows, whose weights are shared through workgroup memory.
     ManyRows,
 }
 
 impl Tile {
     pub(crate) const ALL: [Self; 3] = [Self::Row, Self::FourRows, Self::ManyRows];
 
-    /// The one for a product of so many rows.
+    /// Tile for a product with `rows` rows.
     pub(crate) fn of(rows: usize) -> Self {
         match rows {
             ..2 => Self::Row,
@@ -81,7 +81,7 @@ impl Tile {
         }
     }
 
-    /// Rows and outputs of a workgroup. Rows that are computed beyond the last have room in their buffers.
+    /// Number of rows and outputs per workgroup. Buffers have space for rows computed past the last one.
     pub(crate) fn size(self) -> (usize, usize) {
         match self {
             Self::Row => (1, 2 * EACH),
@@ -91,21 +91,21 @@ impl Tile {
     }
 }
 
-/// What becomes of a product's results.
+/// Final operation on the results of a product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Finish {
-    /// They replace what is there, or are added to it.
+    /// Replaces the output, or adds to it.
     Sum,
-    /// Their activation replaces it.
+    /// Replaces the output by the activation of the results.
     Activate(Activation),
-    /// Their activation scales it.
+    /// Multiplies the output by the activation of the results.
     Scale(Activation),
-    /// The activation of the first half of them scales the second.
+    /// Multiplies the second half of the results by the activation of the first half.
     Gate(Activation),
 }
 
 impl Finish {
-    /// The same in WGSL: what is written to `y`, of a result and what it is the gate of.
+    /// WGSL code of the operation, which writes to `y`.
     fn shader(self) -> String {
         let (activation, factor) = match self {
             Self::Sum => {
@@ -126,19 +126,19 @@ impl Finish {
     }
 }
 
-/// What a kernel does with a buffer.
+/// Kind of access to a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Access {
     Reads,
     Writes,
-    /// Numbers that all threads read alike.
+    /// Uniform values, the same for all threads.
     Constants,
 }
 
 use Access::{Constants, Reads, Writes};
 
 impl Kernel {
-    /// What it does with the buffers that it is bound to, in their order.
+    /// Kinds of access to the bound buffers, in binding order.
     fn accesses(self) -> &'static [Access] {
         match self {
             Self::Multiply(_) => &[Reads, Reads, Writes, Constants, Reads, Reads],
@@ -172,7 +172,7 @@ impl Kernel {
         }
     }
 
-    /// Its WGSL, for a GPU with subgroups or without.
+    /// WGSL code of the kernel, for a GPU with or without subgroups.
     fn shader(self, has_subgroups: bool) -> Result<String, GpuError> {
         const WEIGHTS: &str = include_str!("shaders/weights.wgsl");
         const STEP: &str = include_str!("shaders/step.wgsl");
@@ -227,24 +227,24 @@ impl Kernel {
             Self::Bound => format!("{CHOICE}{LISTED}{}", include_str!("shaders/bound.wgsl")),
             Self::List => format!("{CHOICE}{LISTED}{}", include_str!("shaders/list.wgsl")),
         };
-        // Browsers want to be told; naga knows it, and not this word (gfx-rs/wgpu#5555).
+        // Browsers require this directive; naga does not accept it (gfx-rs/wgpu#5555).
         let enable = if has_subgroups && cfg!(target_arch = "wasm32") { "enable subgroups;\n" } else { "" };
-        // Of a thread's own; where there are none, it is a constant.
+        // A built-in parameter of each thread; without subgroups it is a constant.
         let size = if has_subgroups { "@builtin(subgroup_size) subgroup_size: u32," } else { "" };
         Ok(format!("{enable}{}", shader.replace("// SUBGROUP SIZE", size)))
     }
 }
 
-/// Kernels of one GPU.
+/// Compiled kernels of one GPU.
 #[derive(Debug, Default)]
 pub(crate) struct Kernels {
-    /// How buffers are bound, by what is done with them.
+    /// Bind group layouts by kinds of access.
     layouts: HashMap<&'static [Access], BindGroupLayout>,
     compiled: HashMap<Kernel, ComputePipeline>,
 }
 
 impl Kernels {
-    /// A kernel's buffers, bound to it. Kernels with the same accesses may share what is bound.
+    /// Binds buffers for a kernel. Kernels with the same kinds of access may share a bind group.
     pub(crate) fn bind(&mut self, gpu: &Gpu, kernel: Kernel, buffers: &[&Buffer]) -> BindGroup {
         let entries = buffers.iter().zip(0..).map(|(buffer, binding)| {
             let resource = buffer.as_entire_binding();
@@ -255,7 +255,7 @@ impl Kernels {
         gpu.device().create_bind_group(&BindGroupDescriptor { label, layout, entries: &entries })
     }
 
-    /// The kernel itself.
+    /// Pipeline of a kernel, compiled on first use.
     pub(crate) fn compiled(&mut self, gpu: &Gpu, kernel: Kernel) -> Result<ComputePipeline, GpuError> {
         if let Some(known) = self.compiled.get(&kernel) {
             return Ok(known.clone());

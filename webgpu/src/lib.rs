@@ -1,26 +1,26 @@
-//! **The draft on the browser's GPU.** What a model's [`Block`](outrider_models::Block) says, in WGSL kernels of our
-//! own, over WebGPU in a browser and over Vulkan natively, where it is tested.
+//! **Draft model on the browser's GPU.** An interpreter of [`Block`](outrider_models::Block) in our own WGSL kernels.
+//! It runs on WebGPU in a browser, and on Vulkan natively for tests.
 //!
-//! | module | what it does |
+//! | module | contents |
 //! |---|---|
-//! | `gpu` | an adapter with its buffers, and how what it has computed comes back |
-//! | `subgroups` | what most adapters have and not all |
-//! | `element` | how the elements of each type of weights are read |
-//! | `kernels` | shaders, compiled when they are first needed |
-//! | `matrix` | weights, as they are in their file |
-//! | `memory` | what a forward pass reads and leaves, and what stays of a text |
-//! | `program` | a forward pass as a list of dispatches, which is made once |
-//! | `model` | that list, from a model's description and weights |
-//! | `listed` | a row of logits by the largest of them and the mass of the others |
-//! | `draft` | a model with the KV cache of one text |
+//! | `gpu` | adapter, buffers, and reading back results |
+//! | `subgroups` | optional subgroup operations |
+//! | `element` | decoders for each type of weights |
+//! | `kernels` | shaders, compiled on first use |
+//! | `matrix` | weight matrices, in the type of their file |
+//! | `memory` | buffers of a forward pass, and the KV cache |
+//! | `program` | a forward pass as a reusable list of dispatches |
+//! | `model` | construction of that list from a model's description and weights |
+//! | `listed` | rows of logits as their largest values and the mass of the rest |
+//! | `draft` | draft model with the KV cache of one text |
 //!
-//! Weights stay as they are in their file. Guesses are chosen there, too, by the noise that both ends share: as many
-//! forward passes as give a group of them are one submission and one read-back, of eight bytes a guess. Who needs
-//! logits has one of both for each pass: all of them, or the largest and the mass of the others. Sums are of f32, in
-//! another order than the processor's, and the KV cache is in f16: logits differ a little, so a draft may be another
-//! one, never the text, which is the target's.
+//! Weights keep the type of their file. Guesses are chosen on the GPU with the noise that both ends share: all forward
+//! passes of a group of guesses take one submission and one read-back of eight bytes per guess. Callers that need
+//! logits use one submission and read-back per pass: for all logits, or for the largest and the mass of the rest. Sums
+//! are in f32, in another order than on the CPU, and the KV cache is in f16. Logits therefore differ slightly, which
+//! may change a draft but never the text, which is the target's.
 //!
-//! Builds for wasm32, and natively with the feature `vulkan`; else the crate is empty.
+//! Builds for wasm32, and natively with the feature `vulkan`; otherwise the crate is empty.
 #![cfg(any(target_arch = "wasm32", feature = "vulkan"))]
 #![forbid(unsafe_code)]
 

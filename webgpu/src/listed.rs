@@ -1,23 +1,22 @@
-//! A row of logits by the largest of them and the mass of the others: a few kilobytes in place of four bytes a token of
+//! Rows of logits as their largest values and the mass of the rest: a few kilobytes instead of four bytes per token of
 //! the vocabulary.
 
 use crate::kernels::{THREADS, TOKENS};
 
-/// Tokens that there is room for in a list.
+/// Capacity of a list in tokens.
 const MOST_LISTED: usize = 512;
-/// The largest logits that may be asked for. That as many pieces of the row reach the bound lists others, too: those
-/// that share a piece.
+/// Maximum K of a request. If K pieces of the row reach the bound, more than K tokens may: several in one piece.
 const MOST_WANTED: usize = 256;
-/// Pieces of a row, at most: 32 of each thread of one workgroup.
+/// Maximum number of pieces of a row: 32 per thread of one workgroup.
 const MOST_PIECES: usize = 32 * THREADS;
 
-/// How the rows of a model are listed.
+/// Layout of the lists for a model's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Listing {
     vocab_size: usize,
-    /// Workgroups of a row.
+    /// Number of workgroups per row.
     pub(crate) groups: usize,
-    /// Pieces of each.
+    /// Number of pieces per workgroup.
     pieces: usize,
 }
 
@@ -29,29 +28,29 @@ impl Listing {
         Self { vocab_size, groups, pieces }
     }
 
-    /// The largest K that rows can be listed for.
+    /// Largest K for which rows can be listed.
     pub(crate) fn most(&self) -> usize {
-        // Each piece has a token, unless there are fewer of these.
+        // Each piece has a token, unless the vocabulary has fewer tokens.
         self.all_pieces().min(self.vocab_size).min(MOST_WANTED)
     }
 
-    /// Pieces of a row.
+    /// Number of pieces per row.
     pub(crate) fn all_pieces(&self) -> usize {
         self.groups * self.pieces
     }
 
-    /// Words of a row's list.
+    /// Number of words in a row's list.
     pub(crate) fn words(&self) -> usize {
         1 + 2 * MOST_LISTED + self.groups
     }
 
-    /// `Shape` of the shaders.
+    /// Contents of the shaders' `Shape`.
     pub(crate) fn shape(&self) -> [u32; 3] {
         [self.groups as u32, self.pieces as u32, MOST_LISTED as u32]
     }
 
-    /// Appends the row of a list, where every token that is not listed has an equal share of the mass of all of those;
-    /// `rate` is log2(e)/T, or 0 at T = 0, where they have none. `false`, and nothing, if not all had room in the list.
+    /// Appends the row described by a list. All tokens not listed share their total mass equally; `rate` is log2(e)/T,
+    /// or 0 at T = 0, where their mass is zero. Returns `false` and appends nothing if the list has overflowed.
     pub(crate) fn append_row(&self, list: &[[u8; 4]], rate: f32, logits: &mut Vec<f32>) -> bool {
         let (Some((&[count], rest)), start) = (list.split_first_chunk(), logits.len()) else { return false };
         let count = u32::from_le_bytes(count) as usize;
@@ -71,7 +70,7 @@ impl Listing {
         let share = mass / (self.vocab_size - count) as f64;
         let other =
             if rate == 0.0 || mass == 0.0 { f32::NEG_INFINITY } else { most + (share.log2() / f64::from(rate)) as f32 };
-        // Rounding must not put the others before what is listed. What is no number stays none.
+        // Rounding must not rank the other tokens above listed ones. NaN stays NaN.
         let other = if other > least { least } else { other };
         logits.resize(start + self.vocab_size, other);
         let row = &mut logits[start..];
@@ -117,14 +116,14 @@ mod tests {
     fn what_is_not_listed_shares_its_mass() {
         let listing = Listing::new(1000);
         let mut row = Vec::new();
-        // T = ½: e^(2·(l − 3)) = 998/998.
+        // At T = ½: e^(2·(l − 3)) = 998/998.
         let rate = 2.0 * core::f32::consts::LOG2_E;
         assert!(listing.append_row(&list(&listing, &[(7, 3.0), (2, 2.5)], 99.8), rate, &mut row));
         assert_eq!((row.len(), row[7], row[2]), (1000, 3.0, 2.5));
         let share = f64::from(row[0] - 3.0) * 2.0;
         assert!((share.exp() - 0.1).abs() < 1e-6, "{share}");
         assert!(row.iter().enumerate().all(|(id, &logit)| id == 7 || id == 2 || logit == row[0]));
-        // Behind the row that is there.
+        // Appended after the existing row.
         assert!(listing.append_row(&list(&listing, &[(0, 1.0)], 1e30), rate, &mut row));
         assert_eq!((row.len(), row[1000], row[1999]), (2000, 1.0, 1.0), "none is before what is listed");
         for (rate, mass) in [(0.0, 5.0), (rate, 0.0)] {

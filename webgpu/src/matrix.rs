@@ -1,22 +1,22 @@
-//! Matrices on the GPU, as they are in their file.
+//! Weight matrices on the GPU, in the type of their file.
 
 use outrider_models::{ElementType, ModelWeights, StoredMatrix};
 use wgpu::Buffer;
 
 use crate::{element::Element, error::GpuError, gpu::Gpu};
 
-/// A matrix, in a buffer that it may share with others.
+/// Matrix in a buffer that it may share with others.
 #[derive(Debug, Clone)]
 pub(crate) struct Matrix {
     pub(crate) buffer: Buffer,
     pub(crate) element: ElementType,
-    /// Rows of the buffer before it.
+    /// Number of rows in the buffer before this matrix.
     pub(crate) first_row: usize,
     pub(crate) outputs: usize,
     pub(crate) inputs: usize,
 }
 
-/// A buffer that is planned: its type of weights, their number in a row, and its rows.
+/// Planned buffer: type of its weights, elements per row, and number of rows.
 struct Plan {
     element: ElementType,
     inputs: usize,
@@ -28,10 +28,10 @@ impl Plan {
         self.rows * self.element.row_bytes(self.inputs)
     }
 
-    /// Whether it has room for another matrix behind those that it has.
+    /// Returns whether another matrix fits after those in the buffer.
     fn takes(&self, matrix: &StoredMatrix, most: u64) -> bool {
         let together = (self.bytes() + matrix.bytes.len()) as u64;
-        // What is written begins at whole words.
+        // Writes must start at whole words.
         self.element == matrix.element
             && self.inputs == matrix.inputs
             && self.bytes().is_multiple_of(4)
@@ -40,8 +40,8 @@ impl Plan {
 }
 
 impl Matrix {
-    /// Brings all matrices there. Neighbours whose rows are alike share a buffer, as far as the GPU allows, so that
-    /// what is multiplied with the same rows can be one product.
+    /// Copies all matrices to the GPU. Consecutive matrices with the same type and row length share a buffer, up to the
+    /// GPU's limit. Matrices with the same input can then be multiplied in one product.
     pub(crate) fn load(gpu: &Gpu, weights: &ModelWeights<StoredMatrix>) -> Result<ModelWeights<Self>, GpuError> {
         let most = gpu.most_bytes();
         let mut plans: Vec<Plan> = Vec::new();
@@ -72,7 +72,7 @@ impl Matrix {
         })
     }
 
-    /// All of these as one, if they stand one behind the other.
+    /// Concatenation of matrices, if they are contiguous in one buffer.
     pub(crate) fn joined(parts: &[&Self]) -> Option<Self> {
         let (first, rest) = parts.split_first()?;
         let mut joined = (*first).clone();
@@ -85,7 +85,7 @@ impl Matrix {
         Some(joined)
     }
 
-    /// Units of a row, and its bytes.
+    /// Number of units in a row, and its size in bytes.
     pub(crate) fn row(&self) -> Result<(u32, u32), GpuError> {
         let units = self.inputs / Element::of(self.element)?.unit;
         Ok((units as u32, self.element.row_bytes(self.inputs) as u32))

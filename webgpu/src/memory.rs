@@ -1,50 +1,51 @@
-//! What a forward pass reads and leaves, and what stays of a text.
+//! Buffers of a forward pass, and the KV cache of a text.
 
 use outrider_models::{ModelConfig, Position, Rotary};
 use wgpu::Buffer;
 
 use crate::{error::GpuError, gpu::Gpu, kernels::MOST_IN_FOURS, listed::Listing};
 
-/// Tokens that a forward pass reads at most: rows of whole workgroups ([`Tile`](crate::kernels::Tile)).
+/// Maximum number of rows in a forward pass, a multiple of the rows per workgroup ([`Tile`](crate::kernels::Tile)).
 pub(crate) const MOST_ROWS: usize = 64;
-/// Rows of logits that it leaves at most, of the same.
+/// Maximum number of logit rows of a forward pass.
 pub(crate) const MOST_LOGITS: usize = 8;
-// Kernels compute whole tiles, and write all rows of them: of 32, which rows of logits have no room for.
+// Kernels compute and write whole tiles; buffers of logits have no space for tiles of 32 rows.
 const _: () = assert!(MOST_ROWS.is_multiple_of(32) && MOST_LOGITS <= MOST_IN_FOURS && MOST_LOGITS.is_multiple_of(4));
-/// Guesses that it is followed by at most, before somebody waits for them.
+/// Maximum number of guesses per read-back.
 pub(crate) const MOST_GUESSES: usize = 32;
 
-/// What a forward pass reads and leaves.
+/// Buffers of a forward pass.
 #[derive(Debug)]
 pub(crate) struct Rows {
-    /// Tokens. shape: `[MOST_ROWS]`
+    /// Token ids to read, shape: `[MOST_ROWS]`
     pub(crate) ids: Buffer,
-    /// `Step` of the shaders.
+    /// Contents of the shaders' `Step`.
     pub(crate) step: Buffer,
-    /// shape: `[MOST_LOGITS, vocab_size]`
+    /// Rows of logits, shape: `[MOST_LOGITS, vocab_size]`
     pub(crate) logits: Buffer,
-    /// `Choice` of the shaders.
+    /// Contents of the shaders' `Choice`.
     pub(crate) choice: Buffer,
-    /// Guesses and the next best ones. shape: `[MOST_GUESSES, 2]`
+    /// Guesses and the second-best tokens. shape: `[MOST_GUESSES, 2]`
     pub(crate) chosen: Buffer,
-    /// The best of each workgroup, and its sums.
+    /// Best tokens of each workgroup, and their sums.
     pub(crate) best: Buffer,
     pub(crate) sums: Buffer,
-    /// How rows are listed, and their lists. shape: `[MOST_LOGITS, words of a list]`
+    /// Layout of lists, and the lists. shape: `[MOST_LOGITS, words of a list]`
     pub(crate) listing: Listing,
     pub(crate) lists: Buffer,
-    /// The largest logit of each piece of a row; and what those that are listed are at least, with the largest.
+    /// Largest logit of each piece of a row; then, for each row, the lower bound of listed logits and the largest
+    /// logit.
     pub(crate) largest: Buffer,
     pub(crate) bounds: Buffer,
-    /// What logits are made of. shape: `[MOST_ROWS, hidden_size]`
+    /// Hidden states before the output head. shape: `[MOST_ROWS, hidden_size]`
     pub(crate) final_hidden: Buffer,
     pub(crate) hidden: Buffer,
     pub(crate) normed: Buffer,
-    /// The projections of each row: queries, keys, values.
+    /// Projections of each row: queries, keys, values.
     pub(crate) heads: Buffer,
     pub(crate) context: Buffer,
     pub(crate) projected: Buffer,
-    /// Inside the feed-forward part. shape: `[MOST_ROWS, intermediate_size]`
+    /// Activations inside the feed-forward part. shape: `[MOST_ROWS, intermediate_size]`
     pub(crate) inner: Buffer,
 }
 
@@ -65,7 +66,7 @@ impl Rows {
             largest: gpu.numbers("the largest logits of pieces", MOST_LOGITS * listing.all_pieces().max(1))?,
             bounds: gpu.numbers("bounds of rows", 2 * MOST_LOGITS)?,
             listing,
-            // The norm before the head is of all rows, a product of whole groups of them.
+            // The final norm covers all rows, because the product works on whole groups of them.
             final_hidden: rows(config.hidden_size)?,
             hidden: rows(config.hidden_size)?,
             normed: rows(config.hidden_size)?,
@@ -77,12 +78,12 @@ impl Rows {
     }
 }
 
-/// Keys and values of a text, and how its positions are told.
+/// KV cache of a text, and the rotary angles of its positions.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    /// Tokens there is room for.
+    /// Capacity of the cache in tokens.
     pub(crate) capacity: usize,
-    /// Of each layer: keys and values, `[capacity, kv_heads × head_dim]` each, in f16.
+    /// Keys and values of each layer, `[capacity, kv_heads × head_dim]` each, in f16.
     pub(crate) layers: Vec<[Buffer; 2]>,
     /// Cosines and sines, `[capacity, pairs, 2]`.
     pub(crate) global: Option<Buffer>,
@@ -92,7 +93,7 @@ pub(crate) struct Memory {
 impl Memory {
     pub(crate) fn new(gpu: &Gpu, config: &ModelConfig, capacity: usize) -> Result<Self, GpuError> {
         let width = config.kv_heads * config.head_dim;
-        // Rows are multiples of four numbers; two of them are a word.
+        // Rows are multiples of four numbers, and two numbers fit into a word.
         let halves = || gpu.numbers("a layer's keys or values", capacity * width / 2);
         let layers = (0..config.layers).map(|_| Ok([halves()?, halves()?])).collect::<Result<_, GpuError>>()?;
         let angles = |rotary: &Rotary| gpu.holding("the angles of positions", &angles(rotary, config, capacity));
@@ -103,13 +104,13 @@ impl Memory {
         Ok(Self { capacity, layers, global, local })
     }
 
-    /// Gives its buffers back at once, and not when a browser collects garbage.
+    /// Frees the buffers at once, instead of during a browser's garbage collection.
     pub(crate) fn destroy(&self) {
         self.layers.iter().flatten().chain(&self.global).chain(&self.local).for_each(Buffer::destroy);
     }
 }
 
-/// The processor's cosines and sines: those of GPUs are coarse.
+/// Cosines and sines from the CPU, because those of GPUs are imprecise.
 fn angles(rotary: &Rotary, config: &ModelConfig, positions: usize) -> Vec<u8> {
     let frequencies = rotary.frequencies(config.head_dim);
     let mut bytes = Vec::with_capacity(8 * positions * frequencies.len());

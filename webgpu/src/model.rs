@@ -1,4 +1,4 @@
-//! A forward pass as dispatches, from a model's description and weights.
+//! Construction of a forward pass as dispatches, from a model's description and weights.
 
 use std::ops::Range;
 
@@ -14,10 +14,10 @@ use crate::{
     program::{Dispatch, Grid},
 };
 
-/// Elements of a head that attention is made for.
+/// Largest head dimension that attention supports.
 const LARGEST_HEAD: usize = 256;
 
-/// Refuses shapes that kernels are not made for.
+/// Rejects shapes that the kernels do not support.
 pub(crate) fn check(config: &ModelConfig) -> Result<(), GpuError> {
     let widths = [
         ("the width of the residual stream", config.hidden_size),
@@ -35,19 +35,19 @@ pub(crate) fn check(config: &ModelConfig) -> Result<(), GpuError> {
     Ok(())
 }
 
-/// A forward pass.
+/// Dispatches of a forward pass.
 #[derive(Debug)]
 pub(crate) struct Program {
     dispatches: Vec<Dispatch>,
-    /// As many of them leave all keys and values.
+    /// Number of dispatches after which all keys and values are complete.
     without_logits: usize,
-    /// What chooses from the last row of logits, and what lists the largest of each.
+    /// Dispatches that choose from the last row of logits, and those that list the largest logits of each row.
     choice: Vec<Dispatch>,
     listing: Vec<Dispatch>,
 }
 
 impl Program {
-    /// The forward pass of a model over these rows and this memory.
+    /// Builds the forward pass of a model over these rows and this memory.
     pub(crate) fn new(
         gpu: &Gpu,
         kernels: &mut Kernels,
@@ -66,7 +66,7 @@ impl Program {
         Ok(Self { dispatches, without_logits, choice, listing: build.dispatches })
     }
 
-    /// The dispatches of a pass that is to leave this.
+    /// Dispatches of a pass with the given output.
     pub(crate) fn dispatches(&mut self, left: Left) -> impl Iterator<Item = &mut Dispatch> {
         let Self { dispatches, without_logits, choice, listing } = self;
         let (pass, behind): (_, &mut [Dispatch]) = match left {
@@ -79,39 +79,39 @@ impl Program {
     }
 }
 
-/// What a forward pass leaves.
+/// Output of a forward pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// The KV cache.
+    /// Nothing except the KV cache.
     Cache,
-    /// Logits, too.
+    /// KV cache and logits.
     Logits,
-    /// Lists of the largest of them, too.
+    /// KV cache, logits, and lists of the largest logits.
     Lists,
-    /// A guess by the last of them, which the next pass reads.
+    /// KV cache, logits, and a guess from the last row, which the next pass reads.
     Guess,
 }
 
-/// A program that is being made.
+/// State while a program is built.
 struct Build<'b> {
     gpu: &'b Gpu,
     kernels: &'b mut Kernels,
     config: &'b ModelConfig,
     rows: &'b Rows,
     memory: &'b Memory,
-    /// Bound where there is no vector.
+    /// Placeholder for absent vectors in bindings.
     nothing: Buffer,
     dispatches: Vec<Dispatch>,
 }
 
-/// Rows that a product is of, or their RMSNorm with these scales.
+/// Input of a product: rows, or their RMSNorm with these scales.
 #[derive(Debug, Clone, Copy)]
 struct Input<'v> {
     rows: &'v Buffer,
     norm: Option<&'v [f32]>,
 }
 
-/// Where its results go: to a column of rows of so many numbers.
+/// Output of a product: columns from `first` on, of rows with `stride` numbers.
 #[derive(Debug, Clone, Copy)]
 struct Output<'v> {
     buffer: &'v Buffer,
@@ -119,14 +119,14 @@ struct Output<'v> {
     first: usize,
 }
 
-/// What it does with them.
+/// Operations after a product.
 #[derive(Debug, Clone, Copy)]
 struct After<'v> {
     bias: Option<&'v [f32]>,
     factor: f32,
-    /// 0: none.
+    /// Soft cap; 0 for none.
     cap: f32,
-    /// What it is multiplied with to be added to what is there; 0: it replaces that.
+    /// Factor for adding the result to the output; 0 replaces the output.
     residual_scale: f32,
     finish: Finish,
 }
@@ -137,7 +137,7 @@ impl<'v> After<'v> {
     }
 }
 
-/// Biases one behind the other, zeros for those that are missing; none if all are.
+/// Concatenated biases, with zeros for missing ones; `None` if all are missing.
 fn joined<'v>(biases: impl IntoIterator<Item = (&'v Option<Vec<f32>>, usize)>) -> Option<Vec<f32>> {
     let biases: Vec<_> = biases.into_iter().collect();
     let is_any = biases.iter().any(|(bias, _)| bias.is_some());
@@ -145,7 +145,7 @@ fn joined<'v>(biases: impl IntoIterator<Item = (&'v Option<Vec<f32>>, usize)>) -
 }
 
 impl<'b> Build<'b> {
-    /// Everything; how many dispatches leave all keys and values.
+    /// Builds the whole pass. Returns the number of dispatches after which all keys and values are complete.
     fn pass(&mut self, weights: &ModelWeights<Matrix>) -> Result<usize, GpuError> {
         let (config, rows) = (self.config, self.rows);
         let block = &config.block;
@@ -169,7 +169,7 @@ impl<'b> Build<'b> {
         Ok(without_logits)
     }
 
-    /// The best guesses by the last row of logits.
+    /// Adds dispatches that choose the best guesses from the last row of logits.
     fn choose(&mut self) {
         let rows = self.rows;
         let groups = rows.listing.groups;
@@ -182,7 +182,7 @@ impl<'b> Build<'b> {
         self.add_dispatch(Kernel::Settle, &buffers, Grid::Workgroups(1));
     }
 
-    /// The largest of each row of logits.
+    /// Adds dispatches that list the largest logits of each row.
     fn list(&mut self) {
         let Rows { logits, choice, listing, lists, largest, bounds, .. } = self.rows;
         let shape = self.gpu.constants(&listing.shape());
@@ -192,7 +192,7 @@ impl<'b> Build<'b> {
         self.add_dispatch(Kernel::List, &[logits, bounds, lists, choice, &shape], each);
     }
 
-    /// The projections of a layer: queries, keys and values.
+    /// Adds the projections of a layer: queries, keys and values.
     fn projections(&mut self, layer: &LayerWeights<Matrix>) -> Result<(), GpuError> {
         let (config, rows) = (self.config, self.rows);
         let ModelConfig { heads, kv_heads, head_dim, .. } = *config;
@@ -218,7 +218,7 @@ impl<'b> Build<'b> {
         Ok(())
     }
 
-    /// Keys and values into the KV cache. Gives attention, whose buffers are the same.
+    /// Adds the write of keys and values to the KV cache. Returns attention, which has the same buffers.
     fn place(&mut self, index: usize, layer: &LayerWeights<Matrix>) -> Result<Dispatch, GpuError> {
         let (config, rows, memory) = (self.config, self.rows, self.memory);
         let mut angles = &self.nothing;
@@ -258,14 +258,14 @@ impl<'b> Build<'b> {
         Ok(Dispatch::new(Kernel::Attend { alone: false }, bound, Grid::EachRow(config.heads)))
     }
 
-    /// `hidden += attention`.
+    /// Adds `hidden += attention`.
     fn attention(&mut self, attend: Dispatch, layer: &LayerWeights<Matrix>) -> Result<(), GpuError> {
         self.dispatches.push(attend);
         let (matrix, context) = (&layer.attention_output, &self.rows.context);
         self.add_product(matrix, context, &layer.attention_output_bias, &layer.after_attention_norm)
     }
 
-    /// `hidden += feed_forward(norm(hidden))`.
+    /// Adds `hidden += feed_forward(norm(hidden))`.
     fn feed_forward(&mut self, layer: &LayerWeights<Matrix>) -> Result<(), GpuError> {
         let (rows, width) = (self.rows, self.config.intermediate_size);
         let input = self.normed(&layer.feed_forward_norm, &layer.feed_forward_norm_bias)?;
@@ -290,7 +290,7 @@ impl<'b> Build<'b> {
         self.add_product(&layer.down, &rows.inner, &layer.down_bias, &layer.after_feed_forward_norm)
     }
 
-    /// `hidden += scale · norm(matrix · x + bias)`, in one dispatch where there is no norm.
+    /// Adds `hidden += scale · norm(matrix · x + bias)`, in one dispatch if there is no norm.
     fn add_product(
         &mut self,
         matrix: &Matrix,
@@ -313,7 +313,7 @@ impl<'b> Build<'b> {
         Ok(())
     }
 
-    /// Rows of a table of tokens, or of positions from so many rows on.
+    /// Adds embeddings of tokens, or of positions if `offset` is given: the table row of the first position.
     fn embed(&mut self, table: &Matrix, offset: Option<usize>) -> Result<(), GpuError> {
         let rows = self.rows;
         let (units, row_bytes) = table.row()?;
@@ -330,7 +330,7 @@ impl<'b> Build<'b> {
         Ok(())
     }
 
-    /// A product of rows.
+    /// Adds a product of rows with a matrix.
     fn multiply(&mut self, matrix: &Matrix, x: Input<'_>, y: Output<'_>, after: &After<'_>) -> Result<(), GpuError> {
         let (units, row_bytes) = matrix.row()?;
         let constants = self.gpu.constants(&[
@@ -355,7 +355,7 @@ impl<'b> Build<'b> {
         Ok(())
     }
 
-    /// What goes into a part: the norm of `hidden`, or `hidden` itself. A product computes an RMSNorm by itself.
+    /// Input of a part: the norm of `hidden`, or `hidden` itself. Products compute RMSNorm themselves.
     fn normed<'l>(&mut self, scales: &'l Option<Vec<f32>>, biases: &Option<Vec<f32>>) -> Result<Input<'l>, GpuError>
     where
         'b: 'l,

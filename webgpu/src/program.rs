@@ -1,4 +1,4 @@
-//! A forward pass as a list of dispatches, which is made once and done for any number of rows.
+//! Forward pass as a list of dispatches, built once and executed for any number of rows.
 
 use wgpu::{BindGroup, ComputePass, ComputePipeline, Limits};
 
@@ -8,26 +8,26 @@ use crate::{
     kernels::{Kernel, Kernels, Product, THREADS, Tile},
 };
 
-/// One of them.
+/// Dispatch of one kernel with bound buffers.
 #[derive(Debug)]
 pub(crate) struct Dispatch {
     kernel: Kernel,
-    /// The kernels for so many rows, once they were needed.
+    /// Pipelines by tile size, or for attention by `alone`; compiled on first use.
     compiled: [Option<ComputePipeline>; Tile::ALL.len()],
     bound: BindGroup,
     grid: Grid,
 }
 
-/// How many workgroups it has.
+/// Number of workgroups of a dispatch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Grid {
-    /// So many, whatever rows there are.
+    /// Fixed number, for any number of rows.
     Workgroups(usize),
-    /// For each row so many.
+    /// Fixed number per row.
     EachRow(usize),
-    /// For each row as many as so many threads need.
+    /// Enough workgroups per row for this number of threads.
     Threads(usize),
-    /// A product with so many outputs.
+    /// Workgroups of a product with this number of outputs.
     Outputs(usize),
 }
 
@@ -53,8 +53,8 @@ impl Dispatch {
         Self { kernel, compiled: Default::default(), bound, grid }
     }
 
-    /// Does it for so many rows, or for one that is `alone`, whose part of the KV cache attention writes. Gives
-    /// whether there is something to do.
+    /// Encodes the dispatch for `rows` rows. If the pass has a single row (`alone`), attention also writes its keys and
+    /// values to the KV cache. Returns false if nothing had to be encoded.
     pub(crate) fn encode(
         &mut self,
         gpu: &Gpu,

@@ -1,9 +1,9 @@
-//! Subgroups: threads of a workgroup that add up what they have without memory between them. Most GPUs have them; not
-//! every browser offers them.
+//! Subgroups: threads of a workgroup that sum their values without shared memory. Most GPUs have them, but not every
+//! browser exposes them.
 
 use wgpu::{Adapter, Device, DeviceDescriptor, Features, Queue, RequestDeviceError};
 
-/// Asks for a device, with subgroups where the adapter has them.
+/// Requests a device, with subgroups if the adapter has them.
 pub(crate) fn request_device(
     adapter: &Adapter,
     descriptor: &DeviceDescriptor<'_>,
@@ -14,7 +14,7 @@ pub(crate) fn request_device(
     adapter.request_device(&DeviceDescriptor { required_features, ..descriptor.clone() })
 }
 
-/// Whether a device has them. How large they are, browsers tell roughly at best.
+/// Returns whether a device has subgroups. Browsers report their size imprecisely at best.
 pub(crate) fn has_them(device: &Device) -> bool {
     #[cfg(target_arch = "wasm32")]
     return browser::has_them(device);
@@ -22,7 +22,7 @@ pub(crate) fn has_them(device: &Device) -> bool {
     device.features().contains(Features::SUBGROUP)
 }
 
-/// wgpu 30 does not ask browsers for subgroups (gfx-rs/wgpu#10146). Once it does, this can go.
+/// Workaround until wgpu requests subgroups in browsers (gfx-rs/wgpu#10146).
 #[cfg(target_arch = "wasm32")]
 mod browser {
     use js_sys::{Array, Function, Object, Proxy, Reflect};
@@ -32,7 +32,7 @@ mod browser {
     const FEATURE: &str = "subgroups";
     const METHOD: &str = "requestDevice";
 
-    /// `GPUAdapter.requestDevice` requires them where the adapter has them, for as long as this lives.
+    /// Guard during which `GPUAdapter.requestDevice` also requests subgroups, if the adapter has them.
     pub(super) struct Asking {
         prototype: Object,
         original: Function,
@@ -64,12 +64,12 @@ mod browser {
 
     impl Drop for Asking {
         fn drop(&mut self) {
-            // It was set before.
+            // Setting a property that was set before cannot fail.
             let _ = Reflect::set(&self.prototype, &METHOD.into(), &self.original);
         }
     }
 
-    /// Whether an adapter, or a device, has them.
+    /// Returns whether an adapter or a device has subgroups.
     fn has_feature(of: &JsValue) -> bool {
         let has = || -> Result<JsValue, JsValue> {
             let features = Reflect::get(of, &"features".into())?;

@@ -4,13 +4,17 @@
 #![cfg(any(target_arch = "wasm32", feature = "vulkan"))]
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a failed step is a failed test")]
 
-use beside::{assert_within, gpu, on_cpu, text};
-use families::{Golden, goldens};
+use beside::gpu;
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::{ElementType, Model, ModelConfig, ModelError, ModelWeights, RandomWeights, StoredModel};
 use outrider_speculation::{
     Choice, Chosen, TopK,
     sample::{Distribution, SharedNoise},
+};
+use outrider_testing::{
+    families::goldens,
+    golden::Golden,
+    logits::{argmax, assert_within, on_cpu, text},
 };
 use outrider_webgpu::{Gpu, GpuDraft, GpuError};
 #[cfg(not(target_arch = "wasm32"))]
@@ -22,11 +26,6 @@ use wasm_bindgen_test::wasm_bindgen_test as test;
 wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_browser);
 
 mod beside;
-#[path = "../../models/tests/container/mod.rs"]
-#[allow(dead_code, reason = "the crate of the models uses the rest")]
-mod container;
-#[path = "../../models/tests/families/mod.rs"]
-mod families;
 
 /// Where the adapter is one in software, and slower than the same natively: less is compared there.
 const IS_BROWSER: bool = cfg!(target_arch = "wasm32");
@@ -68,10 +67,6 @@ fn chosen(families: &[&str], is_brief: bool) -> Vec<Golden> {
     chosen
 }
 
-fn largest(row: &[f32]) -> u32 {
-    (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap() as u32
-}
-
 #[test]
 async fn every_family_has_the_logits_and_the_greedy_texts_of_transformers() {
     if gpu().await.is_none() {
@@ -111,7 +106,7 @@ async fn every_family_has_the_logits_and_the_greedy_texts_of_transformers() {
                 let row = rows.iter().next().unwrap().0;
                 // Where two are as good, the other.
                 let mut nearly = row.to_vec();
-                nearly[*expected as usize] = row[largest(row) as usize];
+                nearly[*expected as usize] = row[argmax(row)];
                 assert_within(OF_FAMILIES, &nearly, row, &format!("{what} writes {expected} after {}", draft.held()));
                 next = vec![*expected];
             }
@@ -160,7 +155,7 @@ async fn every_type_of_weights_has_nearly_the_logits_of_the_processor() {
         };
         let cpu = stored().into_model().unwrap();
         let mut draft = GpuDraft::new(gpu().await.unwrap(), &stored()).await.unwrap();
-        let tokens = text(config.vocab_size, if IS_BROWSER { 18 } else { 45 });
+        let tokens = text(config.vocab_size, 0, if IS_BROWSER { 18 } else { 45 });
         let rows = draft.forward(&tokens, 3).await.unwrap();
         for ((actual, _), expected) in rows.iter().zip(on_cpu(&cpu, &tokens, 3)) {
             assert_within(ROUNDED, actual, &expected, element.name());
@@ -178,7 +173,7 @@ async fn a_cache_that_is_cut_and_filled_again_and_grows_gives_what_one_pass_give
     let (stored, cpu) = pair();
     let vocab_size = stored.config.vocab_size;
     let mut draft = GpuDraft::new(gpu, &stored).await.unwrap();
-    let (right, wrong) = (text(vocab_size, 300), vec![5; 20]);
+    let (right, wrong) = (text(vocab_size, 0, 300), vec![5; 20]);
     // Nobody wants the rows of what is cut off.
     assert!(draft.forward(&right[..100], 0).await.unwrap().is_empty());
     draft.forward(&wrong, 3).await.unwrap();
@@ -200,7 +195,7 @@ async fn scores_may_be_large() {
     let mut stored = pair().0;
     stored.config.block.score_scale = Some(4.0);
     let (len, wanted) = if IS_BROWSER { (80, 3) } else { (150, 60) };
-    let tokens = text(stored.config.vocab_size, len);
+    let tokens = text(stored.config.vocab_size, 0, len);
     let mut all = Vec::new();
     for gpu in [gpu, Gpu::open_without_subgroups().await.unwrap()] {
         let mut draft = GpuDraft::new(gpu, &stored).await.unwrap();
@@ -253,7 +248,7 @@ async fn the_largest_logits_come_with_the_mass_of_the_others() {
         let mut draft = GpuDraft::new(gpu().await.unwrap(), &stored()).await.unwrap();
         let vocab_size = draft.config().vocab_size;
         // Few enough that all ways read them by the same kernels.
-        let tokens = text(vocab_size, 10);
+        let tokens = text(vocab_size, 0, 10);
         let whole = draft.forward(&tokens, 2).await.unwrap();
         for (k, temperature) in [(1, 0.0), (1, 1.0), (32, 0.7), (200, 1.3), (256, 1.0)] {
             draft.truncate(3);
@@ -331,7 +326,7 @@ async fn guesses_are_what_the_processor_chooses() {
             let sampling = SamplingParameters { temperature, top_k, top_p };
             let seed = (temperature > 0.0).then_some(number << 31 | 5);
             let choice = Choice { seed, sampling, most: 5 + number as usize };
-            let mut tokens = text(draft.config().vocab_size, 4 + 20 * number as usize);
+            let mut tokens = text(draft.config().vocab_size, 0, 4 + 20 * number as usize);
             draft.truncate(0);
             let before = draft.counts();
             let chosen = draft.choose(&tokens, &choice).await.unwrap();
@@ -384,7 +379,7 @@ async fn no_more_is_guessed_than_the_context_has_room_for() {
     let (stored, _) = pair();
     let context_length = stored.config.context_length;
     let mut draft = GpuDraft::new(gpu, &stored).await.unwrap();
-    draft.forward(&text(stored.config.vocab_size, context_length - 3), 0).await.unwrap();
+    draft.forward(&text(stored.config.vocab_size, 0, context_length - 3), 0).await.unwrap();
     let sampling = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
     let choice = Choice { seed: None, sampling, most: 9 };
     assert_eq!(draft.choose(&[1], &choice).await.unwrap().len(), 3);

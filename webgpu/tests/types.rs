@@ -4,19 +4,17 @@
 
 use std::convert::Infallible;
 
-use beside::{assert_within, gpu, on_cpu, text};
+use beside::gpu;
 use outrider_models::{
     ElementType, Layers, ModelConfig, ModelWeights, RandomWeights, StoredMatrix, StoredModel, Window,
+};
+use outrider_testing::{
+    elements,
+    logits::{assert_within, on_cpu, text},
 };
 use outrider_webgpu::GpuDraft;
 
 mod beside;
-#[path = "../../models/tests/blocks/mod.rs"]
-#[allow(dead_code, reason = "the crate of the models uses the rest")]
-mod blocks;
-#[path = "../../models/tests/container/mod.rs"]
-#[allow(dead_code, reason = "the crate of the models uses the rest")]
-mod container;
 
 const PAIR: &[u8] = include_bytes!("../../pair/target/target-f16.gguf");
 /// Largest |a − b| / max |b| of a row: other tokens' keys and values are f16 on a GPU.
@@ -27,7 +25,7 @@ const ALONE: f32 = 1e-4;
 /// The same weights as F32.
 fn widened(matrix: &StoredMatrix) -> StoredMatrix {
     let StoredMatrix { element, outputs, inputs, ref bytes } = *matrix;
-    let bytes = blocks::widened(element, bytes).into_iter().flat_map(f32::to_le_bytes).collect();
+    let bytes = elements::widened(element, bytes).into_iter().flat_map(f32::to_le_bytes).collect();
     StoredMatrix { element: ElementType::F32, outputs, inputs, bytes }
 }
 
@@ -54,7 +52,7 @@ async fn assert_same_as_widened(
     let cpu = StoredModel { config: config.clone(), weights: wide }.into_model().unwrap();
     let stored = StoredModel { config: config.clone(), weights: weights() };
     let mut draft = GpuDraft::new(gpu().await.unwrap(), &stored).await.unwrap();
-    let tokens = text(config.vocab_size, len);
+    let tokens = text(config.vocab_size, 0, len);
     let alone = draft.forward(&tokens[..1], 1).await.unwrap();
     assert_within(ALONE, alone.iter().next().unwrap().0, &on_cpu(&cpu, &tokens[..1], 1)[0], what);
     draft.truncate(0);

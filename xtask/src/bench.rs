@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
 
-use crate::chromium;
+use crate::choice;
 use crate::demo::Demo;
 use crate::interrupt::Interrupt;
 use crate::page::Page;
@@ -14,198 +15,246 @@ use crate::pair;
 use crate::peers::Peers;
 use crate::process::{self, Running};
 use crate::server;
+use crate::system::Program;
 use crate::wasm::{self, Build};
 use crate::workspace::Workspace;
 
-/// Where vLLM's executable is.
+/// Variable that names vLLM's executable.
 const VLLM: &str = "OUTRIDER_VLLM";
 
-/// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bench {
-    /// How many sessions one core of a large target serves.
+/// Options of the command `bench`.
+#[derive(Debug, PartialEq, Eq, clap::Args)]
+pub struct BenchOptions {
+    /// The measurement to run
+    #[arg(value_enum, value_name = "WHAT")]
+    bench: Bench,
+    /// The shorter form, with fewer models and rounds, to see that it works
+    #[arg(value_enum)]
+    form: Option<Form>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Form {
+    Quick,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Bench {
+    /// Sessions that one core of a 1.1B target serves, alone, drafting itself and with guesses; half an hour
     Capacity,
-    /// Bits and time of the codes.
+    /// Time per round of the codes, by criterion; minutes
     Codec,
-    /// DSSD's Tables 2 and 3 with a browser at the edge.
-    Dssd,
-    /// Decoding in the browser beside wllama's, candle's and ONNX Runtime Web's.
+    /// Decoding in Chromium beside wllama's, candle's and ONNX Runtime Web's, on random weights in the shapes of drafts,
+    /// which take 1.5 GB of disk; an hour, and the first time ten minutes to build the others
     Edge,
-    /// Guesses for vLLM, beside vLLM alone.
+    /// Guesses for vLLM beside vLLM alone, with the vLLM that OUTRIDER_VLLM names; an hour
     Fleet,
-    /// A server under attack, beside a session that behaves.
+    /// A server attacked from one address, beside a session of another; five minutes
     Hostile,
-    /// The page against the server alone, over emulated links.
+    /// The page against the server alone in Chromium, over emulated rates and round trips, with targets of three sizes:
+    /// one and a half hours, quick half of one; 1.3 GB of disk
     Link,
-    /// The server's passes beside llama.cpp's and candle's.
+    /// The server's passes on this processor beside llama.cpp's and candle's, on random weights in real shapes, which
+    /// take 2 GB of disk; twenty minutes, and the first time as many to build the others from PyPI and crates.io
     Native,
-    /// A visit to the page, from its address to text, over emulated links.
+    /// Visits to the page in Chromium, first and second, over emulated links: bytes, and time until the page is ready
+    /// and has its first token; four minutes
     Page,
-    /// Quality against rejections, for every acceptance rule.
-    Rules,
-    /// Time from logits to coded bytes, and from logits to a verdict.
+    /// Time per round from logits to coded bytes and to verdicts, by criterion; minutes
     Sampling,
-    /// Every uplink scheme on the default pair.
+    /// Every uplink scheme on the default pair: acceptance, bits, passes; it has no shorter form
     Schemes,
-    /// One server with many sessions.
+    /// One server with up to 256 sessions at a time, then with 1000 of which 50 are active; five minutes
     Serve,
 }
 
-impl Bench {
-    /// Every measurement.
-    pub const ALL: [Self; 13] = [
-        Self::Capacity,
-        Self::Codec,
-        Self::Dssd,
-        Self::Edge,
-        Self::Fleet,
-        Self::Hostile,
-        Self::Link,
-        Self::Native,
-        Self::Page,
-        Self::Rules,
-        Self::Sampling,
-        Self::Schemes,
-        Self::Serve,
-    ];
+/// Measures, prints tables and leaves them in target/bench.
+pub fn run(workspace: &Workspace, &BenchOptions { bench, form }: &BenchOptions) -> Result<()> {
+    ensure!(form.is_none() || bench != Bench::Schemes, "`bench schemes` has no shorter form");
+    let folder = workspace.target().join("bench");
+    fs::create_dir_all(&folder).with_context(|| format!("{} cannot be created", folder.display()))?;
+    let run = Run { workspace, bench, form: form.map(|_| "quick"), folder };
+    match bench {
+        Bench::Capacity => run.capacity(),
+        Bench::Codec | Bench::Sampling => run.rounds(),
+        Bench::Edge => run.edge(),
+        Bench::Fleet => run.fleet(),
+        Bench::Link => run.link(),
+        Bench::Native => run.native(),
+        Bench::Page => run.visits(),
+        Bench::Hostile | Bench::Serve => run.serving(),
+        Bench::Schemes => run.program(&[]),
+    }
+}
 
-    /// What it is called on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Capacity => "capacity",
-            Self::Codec => "codec",
-            Self::Dssd => "dssd",
-            Self::Edge => "edge",
-            Self::Fleet => "fleet",
-            Self::Hostile => "hostile",
-            Self::Link => "link",
-            Self::Native => "native",
-            Self::Page => "page",
-            Self::Rules => "rules",
-            Self::Sampling => "sampling",
-            Self::Schemes => "schemes",
-            Self::Serve => "serve",
+/// One measurement under way.
+struct Run<'a> {
+    workspace: &'a Workspace,
+    bench: Bench,
+    /// The argument `quick`, if the shorter form is wanted.
+    form: Option<&'static str>,
+    /// The folder for results.
+    folder: PathBuf,
+}
+
+impl Run<'_> {
+    /// Models are written and tables made natively, everything is timed in the browser.
+    fn edge(&self) -> Result<()> {
+        let browser = Program::CHROMIUM.find_or_install()?;
+        let page = Page::install(self.workspace)?;
+        let peers = Peers::new(self.workspace)?;
+        let built = self.folder.join("edge");
+        wasm::build_bench(self.workspace, "edge_bench", &Build::ALL, &built.join("builds"))?;
+        wasm::build_bench(self.workspace, "gpu_bench", &[Build::SIMD128], &built.join("gpu"))?;
+        peers.candle_browser(&built.join("candle"))?;
+        let (wllama, onnx) = (peers.wllama(&page)?, peers.onnx_runtime_web(&page)?);
+        process::run(self.command()?.arg("prepare").arg(&self.folder).args(self.form))?;
+        peers.write_onnx_models(&self.folder)?;
+        let mut measure = page.node("e2e/edge/bench.mjs");
+        measure.arg(&self.folder).arg(wllama.join("esm")).arg(onnx.join("dist")).args(self.form);
+        process::run(measure.env("CHROMIUM_PATH", browser))?;
+        self.program(&["report"])
+    }
+
+    /// The npm package, served by the server that it talks to; server and browser have a core each for the first part.
+    fn link(&self) -> Result<()> {
+        ensure_taskset()?;
+        let page = Page::install(self.workspace)?;
+        wasm::build_edge(self.workspace, &Build::ALL)?;
+        process::run(&mut page.script("package")?)?;
+        let binary = server::build(self.workspace)?;
+        let interrupt = Interrupt::listen()?;
+        for pairs in [Pairs::SmallDraft, Pairs::RealDraft, Pairs::OneMachine] {
+            self.ahead(&binary, &page, pairs, &interrupt)?;
         }
+        self.program(&["ahead"])?;
+        let address = server::free_address(0)?;
+        let mut serve = server::command(self.workspace, &binary, address, &self.workspace.web().join("npm"));
+        let _server = server::start(serve.args(["--own-draft", "off"]), address, &interrupt)?;
+        self.measure(page.node("e2e/link/bench.mjs"), &format!("http://{address}"), "link-measured.json", &interrupt)?;
+        self.program(&["report"])
     }
 
-    /// The measurement called `name`.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|bench| bench.name() == name)
+    /// The demo page with all its builds, as visitors get it.
+    fn visits(&self) -> Result<()> {
+        let demo = Demo::build(self.workspace, &Build::ALL)?;
+        let interrupt = Interrupt::listen()?;
+        let address = server::free_address(0)?;
+        let web = self.workspace.web().join("dist");
+        let mut serve = server::command(self.workspace, &demo.server, address, &web);
+        let _server = server::start(&mut serve, address, &interrupt)?;
+        let script = demo.page.node("e2e/page/bench.mjs");
+        self.measure(script, &format!("http://{address}"), "page-measured.json", &interrupt)?;
+        self.program(&[])
     }
 
-    /// Whether there is a shorter form, with fewer models and rounds, to see that it works.
-    pub const fn has_quick_form(self) -> bool {
-        use Bench::{Capacity, Dssd, Edge, Fleet, Hostile, Link, Native, Page, Serve};
-        matches!(self, Capacity | Dssd | Edge | Fleet | Hostile | Link | Native | Page | Serve)
+    /// Runs a script in Node with the server's URL, the file for its results and the form.
+    fn measure(&self, mut script: Command, url: &str, file: &str, interrupt: &Interrupt) -> Result<()> {
+        script.arg(url).arg(self.folder.join(file)).args(self.form);
+        in_chromium(script, interrupt)
     }
 
-    /// Measures, prints tables and leaves them in target/bench.
-    pub fn run(self, workspace: &Workspace, quick: bool) -> Result<()> {
-        let folder = workspace.target().join("bench");
-        fs::create_dir_all(&folder).with_context(|| format!("{} cannot be created", folder.display()))?;
-        match self {
-            Self::Capacity => capacity(workspace, &folder, quick),
-            Self::Codec => codec(workspace, &folder),
-            Self::Dssd => dssd(workspace, &folder, quick),
-            Self::Edge => edge(workspace, &folder, quick),
-            Self::Fleet => fleet(workspace, &folder, quick),
-            Self::Link => link(workspace, &folder, quick),
-            Self::Native => native(workspace, &folder, quick),
-            Self::Page => visits(workspace, &folder, quick),
-            Self::Sampling => sampling(workspace, &folder),
-            Self::Hostile | Self::Serve => serving(workspace, self, &folder, quick),
-            Self::Rules | Self::Schemes => program(workspace, self, &[], &folder),
+    /// Drafting ahead against the server alone.
+    fn ahead(&self, binary: &Path, page: &Page<'_>, pairs: Pairs, interrupt: &Interrupt) -> Result<()> {
+        let (mut servers, mut names) = (Vec::new(), Vec::new());
+        for &(name, target, draft) in pairs.models() {
+            let mut models = Vec::new();
+            for (role, flag, size) in [("target", "--target", target), ("draft", "--draft", draft)] {
+                if let Some(size) = size {
+                    models.push((flag, pair::grow(self.workspace, role, size)?));
+                }
+            }
+            let mut urls = Vec::new();
+            for own_draft in ["off", "auto"] {
+                let address = server::free_address(0)?;
+                let mut serve = server::command(self.workspace, binary, address, &self.workspace.web().join("npm"));
+                serve.args(["--own-draft", own_draft]);
+                for (flag, file) in &models {
+                    serve.arg(flag).arg(file);
+                }
+                if pairs.has_core_each() {
+                    serve.args(["--threads", "1"]);
+                }
+                servers.push(server::start(&mut pairs.hold(serve, 0), address, interrupt)?);
+                urls.push(format!("http://{address}"));
+            }
+            names.push(format!("{name}={}", urls.join(",")));
         }
+        let mut measure = page.node("e2e/link/ahead.mjs");
+        let (file, form) = pairs.file_and_form(self.form);
+        measure.arg(self.folder.join(file)).args(names).args(form);
+        in_chromium(pairs.hold(measure, 1), interrupt)
+    }
+
+    fn native(&self) -> Result<()> {
+        let peers = Peers::new(self.workspace)?;
+        let engines = [peers.llama_cpp()?, peers.candle_native()?];
+        process::run(self.command()?.arg(&self.folder).args(engines).args(self.form))
+    }
+
+    /// The target costs what 1.1 billion parameters do.
+    fn capacity(&self) -> Result<()> {
+        let binary = server::build(self.workspace)?;
+        let target = pair::grow(self.workspace, "target", "1.1B")?;
+        process::run(self.command()?.arg(&self.folder).arg(binary).arg(target).args(self.form))
+    }
+
+    /// Engines on one core; gateways, edges and clients on another.
+    fn fleet(&self) -> Result<()> {
+        let vllm = std::env::var_os(VLLM).map(PathBuf::from).filter(|path| path.is_file());
+        let vllm = vllm.with_context(|| {
+            format!(
+                "this measurement needs vLLM 0.32: install it as docs/gateway.md says, and set {VLLM} to its `vllm`"
+            )
+        })?;
+        ensure_taskset()?;
+        let binary = server::build(self.workspace)?;
+        let package = self.workspace.root().join("integrations/vllm/src");
+        let mut measure = self.command()?;
+        // vLLM warns about variables that begin with its name and are not its own.
+        measure.env_remove(VLLM).arg(&self.folder).arg(binary).arg(vllm).arg(package).args(self.form);
+        process::run(&mut hold(measure, 1))
+    }
+
+    /// The server is a process of its own.
+    fn serving(&self) -> Result<()> {
+        let binary = server::build(self.workspace)?;
+        process::run(self.command()?.arg(&self.folder).arg(binary).args(self.form))
+    }
+
+    /// Criterion's group of the measurement's name.
+    fn rounds(&self) -> Result<()> {
+        let mut cargo = self.workspace.cargo("bench");
+        cargo.args(["--workspace", "--bench", "rounds", "--", &choice::name(self.bench)]);
+        process::run(cargo.args(self.form.map(|_| "--quick")))
+    }
+
+    /// The measuring program with these arguments and the folder for its results.
+    fn program(&self, arguments: &[&str]) -> Result<()> {
+        process::run(self.command()?.args(arguments).arg(&self.folder))
+    }
+
+    /// The measuring program with the measurement's name.
+    fn command(&self) -> Result<Command> {
+        let mut command = self.workspace.command(pair::program(self.workspace)?);
+        command.arg(choice::name(self.bench));
+        Ok(command)
     }
 }
 
-/// Models are written and tables made here, everything is timed in the browser.
-fn edge(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
-    let browser = chromium::browser()?;
-    let page = Page::install(workspace)?;
-    let peers = Peers::new(workspace)?;
-    let built = folder.join("edge");
-    wasm::build_edge_bench(workspace, &built.join("builds"))?;
-    wasm::build_bench(workspace, "gpu", "web", &built.join("gpu"))?;
-    peers.candle_browser(&built.join("candle"))?;
-    let (wllama, onnx) = (peers.wllama(&page)?, peers.onnx_runtime_web(&page)?);
-    let form = quick.then_some("quick");
-    process::run(bench_program(workspace, Bench::Edge)?.arg("prepare").arg(folder).args(form))?;
-    peers.write_onnx_models(folder)?;
-    let mut measure = page.node("e2e/edge/bench.mjs");
-    process::run(
-        measure.arg(folder).arg(wllama.join("esm")).arg(onnx.join("dist")).args(form).env("CHROMIUM_PATH", browser),
-    )?;
-    program(workspace, Bench::Edge, &["report"], folder)
+/// Runs a script that drives Chromium.
+fn in_chromium(mut script: Command, interrupt: &Interrupt) -> Result<()> {
+    script.env("CHROMIUM_PATH", Program::CHROMIUM.find_or_install()?);
+    Running::start(&mut script)?.wait(interrupt).context("measuring in Chromium failed")?;
+    interrupt.ensure_not_raised()
 }
 
-/// The npm package, served by the server that it talks to.
-fn link(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
-    let browser = chromium::browser()?;
-    let address = server::free_address(0)?;
-    let (page, binary) = packaged(workspace)?;
-    let interrupt = Interrupt::listen()?;
-    let package = workspace.web().join("npm");
-    for pairs in [Pairs::SmallDraft { quick }, Pairs::RealDraft, Pairs::OneMachine] {
-        ahead(workspace, &binary, &page, folder, pairs, &interrupt)?;
-    }
-    program(workspace, Bench::Link, &["ahead"], folder)?;
-    let mut serve = server::command(workspace, &binary, address, &package);
-    let mut server = Running::start(serve.args(["--own-draft", "off"]))?;
-    server::wait_until_healthy(&mut server, address, &interrupt)?;
-    let mut measure = page.node("e2e/link/bench.mjs");
-    measure.arg(format!("http://{address}")).arg(folder.join("link-measured.json")).args(quick.then_some("quick"));
-    Running::start(measure.env("CHROMIUM_PATH", browser))?.wait(&interrupt).context("measuring in Chromium failed")?;
-    interrupt.ensure_not_raised()?;
-    program(workspace, Bench::Link, &["report"], folder)
-}
-
-/// The demo page with all its builds, as visitors get it.
-fn visits(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
-    let browser = chromium::browser()?;
-    let demo = Demo::build(workspace, &Build::ALL)?;
-    let interrupt = Interrupt::listen()?;
-    let address = server::free_address(0)?;
-    let mut serve = server::command(workspace, &demo.server, address, &workspace.web().join("dist"));
-    let mut server = Running::start(&mut serve)?;
-    server::wait_until_healthy(&mut server, address, &interrupt)?;
-    let mut measure = demo.page.node("e2e/page/bench.mjs");
-    measure.arg(format!("http://{address}")).arg(folder.join("page-measured.json")).args(quick.then_some("quick"));
-    Running::start(measure.env("CHROMIUM_PATH", browser))?.wait(&interrupt).context("measuring in Chromium failed")?;
-    interrupt.ensure_not_raised()?;
-    program(workspace, Bench::Page, &[], folder)
-}
-
-/// The npm package in a browser on a core, a server on another.
-fn packaged(workspace: &Workspace) -> Result<(Page<'_>, PathBuf)> {
+fn ensure_taskset() -> Result<()> {
     ensure!(
         process::find_on_path("taskset").is_some(),
-        "this measurement gives server and browser a core each with `taskset`: install util-linux"
+        "this measurement gives its two ends a core each with `taskset`: install util-linux"
     );
-    let page = Page::install(workspace)?;
-    wasm::build_edge(workspace, &Build::ALL)?;
-    process::run(&mut page.script("package")?)?;
-    Ok((page, server::build(workspace)?))
-}
-
-/// A draft that costs what 135M parameters do, in the browser, and a target of 1.1B.
-fn dssd(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
-    let browser = chromium::browser()?;
-    let (page, binary) = packaged(workspace)?;
-    let interrupt = Interrupt::listen()?;
-    let address = server::free_address(0)?;
-    let mut serve = server::command(workspace, &binary, address, &workspace.web().join("npm"));
-    serve.args(["--own-draft", "off", "--threads", "1"]);
-    serve.arg("--target").arg(pair::grow(workspace, "target", "1.1B")?);
-    serve.arg("--draft").arg(pair::grow(workspace, "draft", "135M")?);
-    let mut server = Running::start(&mut hold(serve, 0))?;
-    server::wait_until_healthy(&mut server, address, &interrupt)?;
-    let mut measure = page.node("e2e/link/dssd.mjs");
-    measure.arg(folder.join("dssd-measured.json")).arg(format!("http://{address}")).args(quick.then_some("quick"));
-    measure.env("CHROMIUM_PATH", browser);
-    Running::start(&mut hold(measure, 1))?.wait(&interrupt).context("measuring in Chromium failed")?;
-    interrupt.ensure_not_raised()?;
-    program(workspace, Bench::Dssd, &[], folder)
+    Ok(())
 }
 
 /// The command, held to a core of its own.
@@ -222,12 +271,12 @@ fn hold(command: Command, core: usize) -> Command {
     held
 }
 
-/// What is measured of drafting ahead.
+/// Pairs of models with which drafting ahead is measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Pairs {
     /// The built-in draft before targets of three sizes, over all links; server and browser have a core each, as two
     /// machines have theirs.
-    SmallDraft { quick: bool },
+    SmallDraft,
     /// A draft of a real size, over all round trips.
     RealDraft,
     /// Server and browser share their cores, as on the machine of someone who tries it; over the nearest link.
@@ -235,7 +284,7 @@ enum Pairs {
 }
 
 impl Pairs {
-    /// What each is called, its target and its draft: sizes of grown models, `None` of built-in ones.
+    /// Name, target and draft of each: sizes of grown models, `None` for built-in ones.
     fn models(self) -> &'static [(&'static str, Option<&'static str>, Option<&'static str>)] {
         match self {
             Self::RealDraft => &[("1.1B, draft 135M", Some("1.1B"), Some("135M"))],
@@ -243,10 +292,10 @@ impl Pairs {
         }
     }
 
-    /// Where the measurements go, and how `ahead.mjs` is told what to measure.
-    fn file_and_form(self) -> (&'static str, Option<&'static str>) {
+    /// The file for the measurements, and the last argument of `ahead.mjs`.
+    fn file_and_form(self, form: Option<&'static str>) -> (&'static str, Option<&'static str>) {
         match self {
-            Self::SmallDraft { quick } => ("ahead-measured.json", quick.then_some("quick")),
+            Self::SmallDraft => ("ahead-measured.json", form),
             Self::RealDraft => ("ahead-real-draft-measured.json", Some("trips")),
             Self::OneMachine => ("ahead-shared-measured.json", Some("near")),
         }
@@ -260,129 +309,4 @@ impl Pairs {
     fn hold(self, command: Command, core: usize) -> Command {
         if self.has_core_each() { hold(command, core) } else { command }
     }
-}
-
-/// Never waiting against the server alone.
-fn ahead(
-    workspace: &Workspace,
-    binary: &Path,
-    page: &Page<'_>,
-    folder: &Path,
-    pairs: Pairs,
-    interrupt: &Interrupt,
-) -> Result<()> {
-    let (mut servers, mut names) = (Vec::new(), Vec::new());
-    for &(name, target, draft) in pairs.models() {
-        let mut models = Vec::new();
-        for (role, flag, size) in [("target", "--target", target), ("draft", "--draft", draft)] {
-            if let Some(size) = size {
-                models.push((flag, pair::grow(workspace, role, size)?));
-            }
-        }
-        let mut urls = Vec::new();
-        for own_draft in ["off", "auto"] {
-            let address = server::free_address(0)?;
-            let mut serve = server::command(workspace, binary, address, &workspace.web().join("npm"));
-            serve.args(["--own-draft", own_draft]);
-            for (flag, file) in &models {
-                serve.arg(flag).arg(file);
-            }
-            if pairs.has_core_each() {
-                serve.args(["--threads", "1"]);
-            }
-            let mut server = Running::start(&mut pairs.hold(serve, 0))?;
-            server::wait_until_healthy(&mut server, address, interrupt)?;
-            servers.push(server);
-            urls.push(format!("http://{address}"));
-        }
-        names.push(format!("{name}={}", urls.join(",")));
-    }
-    let mut measure = page.node("e2e/link/ahead.mjs");
-    let (file, form) = pairs.file_and_form();
-    measure.arg(folder.join(file)).args(names).args(form).env("CHROMIUM_PATH", chromium::browser()?);
-    Running::start(&mut pairs.hold(measure, 1))?.wait(interrupt).context("measuring in Chromium failed")?;
-    interrupt.ensure_not_raised()
-}
-
-fn native(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
-    let peers = Peers::new(workspace)?;
-    let engines = [peers.llama_cpp()?, peers.candle_native()?];
-    let mut command = bench_program(workspace, Bench::Native)?;
-    command.arg(folder).args(engines).args(quick.then_some("quick"));
-    process::run(&mut command)
-}
-
-/// The target costs what 1.1 billion parameters do.
-fn capacity(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
-    let binary = server::build(workspace)?;
-    let target = pair::grow(workspace, "target", "1.1B")?;
-    let form = quick.then_some("quick");
-    process::run(bench_program(workspace, Bench::Capacity)?.arg(folder).arg(binary).arg(target).args(form))
-}
-
-/// Engines on one core; gateways, edges and clients on another.
-fn fleet(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
-    let vllm = std::env::var_os(VLLM).map(PathBuf::from).filter(|path| path.is_file());
-    let vllm = vllm.with_context(|| {
-        format!("this measurement needs vLLM 0.32: install it as docs/gateway.md says, and set {VLLM} to its `vllm`")
-    })?;
-    ensure!(
-        process::find_on_path("taskset").is_some(),
-        "this measurement gives engines and gateways a core each with `taskset`: install util-linux"
-    );
-    let binary = server::build(workspace)?;
-    let package = workspace.root().join("integrations/vllm/src");
-    let mut measure = bench_program(workspace, Bench::Fleet)?;
-    // What it starts would wonder at a variable that is none of theirs.
-    measure.env_remove(VLLM).arg(folder).arg(binary).arg(vllm).arg(package).args(quick.then_some("quick"));
-    process::run(&mut hold(measure, 1))
-}
-
-/// The server is a process of its own.
-fn serving(workspace: &Workspace, bench: Bench, folder: &Path, quick: bool) -> Result<()> {
-    let binary = server::build(workspace)?;
-    process::run(bench_program(workspace, bench)?.arg(folder).arg(binary).args(quick.then_some("quick")))
-}
-
-/// The drafts are made here, timed in the browser, and timed here.
-fn codec(workspace: &Workspace, folder: &Path) -> Result<()> {
-    let (page, browser) = in_browser(workspace, Bench::Codec, folder)?;
-    program(workspace, Bench::Codec, &["prepare"], folder)?;
-    time_in_browser(Bench::Codec, &page, &browser, folder)?;
-    program(workspace, Bench::Codec, &["report"], folder)
-}
-
-/// Timed in the browser and here.
-fn sampling(workspace: &Workspace, folder: &Path) -> Result<()> {
-    let (page, browser) = in_browser(workspace, Bench::Sampling, folder)?;
-    time_in_browser(Bench::Sampling, &page, &browser, folder)?;
-    program(workspace, Bench::Sampling, &[], folder)
-}
-
-/// Builds the browser's half.
-fn in_browser<'a>(workspace: &'a Workspace, bench: Bench, folder: &Path) -> Result<(Page<'a>, PathBuf)> {
-    let browser = chromium::browser()?;
-    let page = Page::install(workspace)?;
-    wasm::build_bench(workspace, bench.name(), "no-modules", folder)?;
-    Ok((page, browser))
-}
-
-/// Runs it, and leaves what it says in NAME-browser.txt.
-fn time_in_browser(bench: Bench, page: &Page<'_>, browser: &Path, folder: &Path) -> Result<()> {
-    println!("Timing in Chromium: a minute or two.");
-    let mut node = page.node("e2e/bench.mjs");
-    let times = process::capture(node.arg(folder).arg(bench.name()).env("CHROMIUM_PATH", browser))?;
-    let path = folder.join(format!("{}-browser.txt", bench.name()));
-    fs::write(&path, times).with_context(|| format!("{} cannot be written", path.display()))
-}
-
-/// The measurement with these arguments and the folder for its results.
-fn program(workspace: &Workspace, bench: Bench, arguments: &[&str], folder: &Path) -> Result<()> {
-    process::run(bench_program(workspace, bench)?.args(arguments).arg(folder))
-}
-
-fn bench_program(workspace: &Workspace, bench: Bench) -> Result<Command> {
-    let mut command = workspace.command(pair::program(workspace)?);
-    command.arg(bench.name());
-    Ok(command)
 }

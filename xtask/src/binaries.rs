@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 
 use crate::process;
 use crate::times;
@@ -33,18 +34,13 @@ impl TestBinary {
 
     /// Reads one of cargo's messages; `None` for those that report no test binary.
     fn in_message(message: &str) -> Option<Self> {
+        let message: Value = serde_json::from_str(message).ok()?;
         // The profile of the unit says whether it was built as a test; a program is listed as well.
-        message.contains("\"test\":true},\"features\"").then_some(())?;
-        let text = |text: &str, name: &str| {
-            let (_, rest) = text.split_once(&format!("\"{name}\":\""))?;
-            rest.split('"').next().map(str::to_owned)
-        };
-        let (_, target) = message.split_once("\"target\":{")?;
-        let manifest = text(message, "manifest_path")?;
+        message["profile"]["test"].as_bool().filter(|&is_test| is_test)?;
         Some(Self {
-            name: text(target, "name")?,
-            folder: Path::new(&manifest).parent()?.to_path_buf(),
-            path: text(message, "executable")?.into(),
+            name: message["target"]["name"].as_str()?.to_owned(),
+            folder: Path::new(message["manifest_path"].as_str()?).parent()?.to_path_buf(),
+            path: message["executable"].as_str()?.into(),
         })
     }
 }

@@ -3,6 +3,7 @@
 use anyhow::Result;
 
 use crate::process;
+use crate::prose;
 use crate::python;
 use crate::tools::Tool;
 use crate::wasm;
@@ -18,6 +19,9 @@ pub fn run(workspace: &Workspace) -> Result<()> {
 
     heading("spelling");
     process::run(&mut workspace.command(python::program(workspace, "typos", TYPOS)?))?;
+
+    heading("comments and documents");
+    prose::check(workspace)?;
 
     heading("licences, duplicates and sources of dependencies");
     let cargo_deny = Tool::CARGO_DENY.find_or_install(workspace)?;

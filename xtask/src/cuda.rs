@@ -9,6 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::process;
+use crate::python;
 use crate::workspace::Workspace;
 
 /// The release of CUDA: its compiler, its headers, and the libraries that candle links.
@@ -56,25 +57,16 @@ struct Toolkit(PathBuf);
 
 impl Toolkit {
     fn install(workspace: &Workspace) -> Result<Self> {
-        let folder = workspace.target().join("tools").join(format!("cuda-{RELEASE}"));
-        // Written when all is there, so that an interrupted installation is begun again.
-        let mark = folder.join("complete");
-        if !mark.is_file() {
-            let python = process::find_on_path("python3")
-                .context("Python 3 is needed to get CUDA's compiler from PyPI, and there is no `python3` in PATH")?;
-            process::run(workspace.command(python).args(["-m", "venv"]).arg(&folder))?;
-            let mut pip = workspace.command(folder.join("bin").join("pip"));
-            pip.args(["install", "--quiet", "--disable-pip-version-check"]);
-            pip.args(PACKAGES.map(|package| match package {
-                // These count by themselves.
-                "nvidia-cublas" | "nvidia-curand" => package.to_owned(),
-                _ => format!("{package}=={RELEASE}.*"),
-            }));
-            process::run(&mut pip)?;
-        }
-        let toolkit = Self(found(&folder)?);
+        let packages = PACKAGES.map(|package| match package {
+            // These count by themselves.
+            "nvidia-cublas" | "nvidia-curand" => package.to_owned(),
+            _ => format!("{package}=={RELEASE}.*"),
+        });
+        let packages: Vec<&str> = packages.iter().map(String::as_str).collect();
+        let python = python::environment(workspace, &format!("cuda-{RELEASE}"), &packages)?;
+        let environment = python.ancestors().nth(2).unwrap_or(&python);
+        let toolkit = Self(found(environment)?);
         toolkit.link_libraries()?;
-        fs::write(&mark, RELEASE).with_context(|| format!("{} cannot be written", mark.display()))?;
         Ok(toolkit)
     }
 

@@ -5,33 +5,32 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::chromium;
 use crate::interrupt::Interrupt;
 use crate::page::Page;
 use crate::pair;
 use crate::process::Running;
 use crate::server;
+use crate::system::Program;
 use crate::tools;
 use crate::wasm::{self, Build};
 use crate::workspace::Workspace;
 
-/// What `demo` was asked to do.
-#[derive(Debug, PartialEq, Eq)]
+/// Options of the command `demo`.
+#[derive(Debug, PartialEq, Eq, clap::Args)]
 pub struct DemoOptions {
-    /// Open the page in Chromium, see whether it works, and end.
+    /// Open the page in Chromium, generate a text, and exit with 0 if it worked
+    #[arg(long)]
     pub check: bool,
-    /// Port on 127.0.0.1; 0 takes a free one.
+    /// Port on 127.0.0.1; 0 takes a free one
+    #[arg(long, value_name = "N", default_value_t = 8787)]
     pub port: u16,
-    /// The folder in which the check leaves pictures of the page's views.
+    /// With --check: leave pictures of the three views in a folder, as page-*.png
+    #[arg(long, value_name = "FOLDER", requires = "check")]
     pub screenshots: Option<PathBuf>,
-    /// Serve the pair as it is, not the target at the cost of a larger model.
+    /// Serve the built-in target as it is; else it is grown to the cost of 135M parameters, since drafts do not help a
+    /// target that answers within a millisecond
+    #[arg(long)]
     pub built_in: bool,
-}
-
-impl Default for DemoOptions {
-    fn default() -> Self {
-        Self { check: false, port: 8787, screenshots: None, built_in: false }
-    }
 }
 
 /// Everything the demo consists of, built.
@@ -62,7 +61,7 @@ impl<'a> Demo<'a> {
     }
 }
 
-/// What the demo's target costs: the built-in one answers before anybody's guess can have come.
+/// Size whose cost the demo's target has; the built-in one answers before a draft can arrive.
 const COST: &str = "135M";
 
 /// Steps of [`Demo::build`].
@@ -74,9 +73,9 @@ fn step(number: usize, what: &str) {
 
 /// Builds the demo, then serves it until Ctrl-C or checks it.
 pub fn run(workspace: &Workspace, options: &DemoOptions) -> Result<()> {
-    // Asked before the build, so that nobody waits minutes for this answer; the port is free again right away.
+    // Before the build, which takes minutes; the port is free again right away.
     let address = server::free_address(options.port)?;
-    let browser = options.check.then(chromium::browser).transpose()?;
+    let browser = options.check.then(|| Program::CHROMIUM.find_or_install()).transpose()?;
     // One build that every browser runs.
     let demo = Demo::build(workspace, &[Build::SIMD128])?;
 
@@ -87,23 +86,21 @@ pub fn run(workspace: &Workspace, options: &DemoOptions) -> Result<()> {
         serve.args(["--own-draft", "off"]);
         serve
     };
-    let (mut large, mut small) = (serve(address), None);
-    if !options.built_in {
+    let mut large = serve(address);
+    let _small = if options.built_in {
+        None
+    } else {
         println!("The target grows to the cost of {COST} parameters: a few seconds the first time");
         large.arg("--target").arg(pair::grow(workspace, "target", COST)?);
         large.args(["--model-name", &format!("outrider-target-at-the-cost-of-{COST}")]);
         // The pair as it is has a server of its own, and each page a way to the other.
         let other = server::free_address(0)?;
         large.args(["--elsewhere", &format!("the built-in model itself=http://{other}/")]);
-        let mut serve = serve(other);
-        serve.args(["--elsewhere", &format!("a model at the cost of {COST} parameters=http://{address}/")]);
-        small = Some((Running::start(&mut serve)?, other));
-    }
-    let mut server = Running::start(&mut large)?;
-    server::wait_until_healthy(&mut server, address, &interrupt)?;
-    if let Some((server, address)) = &mut small {
-        server::wait_until_healthy(server, *address, &interrupt)?;
-    }
+        let mut small = serve(other);
+        small.args(["--elsewhere", &format!("a model at the cost of {COST} parameters=http://{address}/")]);
+        Some(server::start(&mut small, other, &interrupt)?)
+    };
+    let mut server = server::start(&mut large, address, &interrupt)?;
     let url = format!("http://{address}/");
     let Some(browser) = browser else {
         println!("\nThe demo is at {url} and ends with Ctrl-C.");

@@ -4,38 +4,78 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result};
 
-use crate::debian;
 use crate::process;
+use crate::system::Program;
 use crate::tools::Tool;
 use crate::workspace::Workspace;
 
 /// The targets of fuzz/Cargo.toml, from the bytes outwards.
-pub const TARGETS: [&str; 6] = ["frame", "payload", "edge", "cloud", "session", "ahead"];
+const TARGETS: [&str; 6] = ["frame", "payload", "edge", "cloud", "session", "ahead"];
 
-/// How long each target is run as part of all tests.
-pub const SMOKE_SECONDS: u32 = 10;
+/// Seconds for each target unless they are given.
+const SECONDS: u32 = 60;
+/// Seconds for each target as part of all tests.
+const SMOKE_SECONDS: u32 = 10;
 
 /// An input that takes longer has found something as well.
 const INPUT_SECONDS: u32 = 20;
 
-/// What to run, and for how long.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Targets and a number of seconds, in any order.
+#[derive(Debug, PartialEq, Eq, clap::Args)]
 pub struct FuzzOptions {
-    /// One of [`TARGETS`], or all.
-    pub target: Option<&'static str>,
-    /// Seconds for each.
-    pub seconds: u32,
+    /// frame, payload, edge, cloud, session or ahead (default: all of them), and seconds for each (default: 60)
+    #[arg(value_name = "TARGET|SECONDS", value_parser = Word::parse)]
+    words: Vec<Word>,
+}
+
+/// One argument of `fuzz`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Word {
+    Target(&'static str),
+    Seconds(u32),
+}
+
+impl Word {
+    fn parse(word: &str) -> Result<Self, String> {
+        if let Some(target) = TARGETS.into_iter().find(|&target| target == word) {
+            return Ok(Self::Target(target));
+        }
+        let seconds = word.parse().ok().filter(|&seconds| seconds > 0).map(Self::Seconds);
+        seconds
+            .ok_or_else(|| format!("neither a number of seconds nor a target; the targets are {}", TARGETS.join(", ")))
+    }
+}
+
+impl FuzzOptions {
+    /// Every target, briefly: part of all tests.
+    pub fn smoke() -> Self {
+        Self { words: vec![Word::Seconds(SMOKE_SECONDS)] }
+    }
+
+    fn targets(&self) -> Vec<&'static str> {
+        let named = |target: &'static str| self.words.contains(&Word::Target(target));
+        let any = TARGETS.into_iter().any(named);
+        TARGETS.into_iter().filter(|target| !any || named(target)).collect()
+    }
+
+    fn seconds(&self) -> u32 {
+        let seconds = self.words.iter().find_map(|word| match word {
+            Word::Seconds(seconds) => Some(*seconds),
+            Word::Target(_) => None,
+        });
+        seconds.unwrap_or(SECONDS)
+    }
 }
 
 /// Runs each chosen target over its corpus and goes on from there; stops at the first that finds something.
 ///
-/// What is found anew is kept under target/fuzz/corpus for the next time; it begins with the golden frames.
+/// New inputs are kept under target/fuzz/corpus for the next time; it begins with the golden frames.
 pub fn run(workspace: &Workspace, options: &FuzzOptions) -> Result<()> {
     let folder = workspace.target().join("fuzz");
     let host = host()?;
-    ensure_cxx()?;
+    Program::CXX.find_or_install()?;
     let cargo_fuzz = Tool::CARGO_FUZZ.find_or_install(workspace)?;
     // No sanitizer: they need a nightly toolchain, and look for what safe code cannot do.
     process::run(
@@ -50,9 +90,9 @@ pub fn run(workspace: &Workspace, options: &FuzzOptions) -> Result<()> {
         let path = seeds.join(number.to_string());
         fs::write(&path, frame).with_context(|| format!("{} cannot be written", path.display()))?;
     }
-    for target in TARGETS.into_iter().filter(|&target| options.target.is_none_or(|chosen| chosen == target)) {
+    for target in options.targets() {
         println!("\n-- {target}");
-        fuzz(workspace, &folder, &binaries, target, options.seconds)?;
+        fuzz(workspace, &folder, &binaries, target, options.seconds())?;
     }
     Ok(())
 }
@@ -132,23 +172,6 @@ fn host_in(version: &str) -> Result<&str> {
     version.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc does not say which machine it is for")
 }
 
-/// libFuzzer is compiled from C++.
-fn ensure_cxx() -> Result<()> {
-    const SENTENCE: &str =
-        "a C++ compiler is needed to build libFuzzer: install one (Debian: apt-get install g++) or set CXX to it";
-    let found = || std::env::var_os("CXX").is_some() || process::find_on_path("c++").is_some();
-    if found() {
-        return Ok(());
-    }
-    if !debian::can_install() {
-        bail!(SENTENCE);
-    }
-    println!("Installing g++ with apt-get.");
-    debian::install(&["g++"]).context(SENTENCE)?;
-    ensure!(found(), SENTENCE);
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,6 +185,23 @@ mod tests {
             assert!(manifest.contains(&format!("name = \"{target}\"\n")), "{target}");
         }
         assert!(golden_frames(&workspace).unwrap().len() > 200);
+    }
+
+    #[test]
+    fn targets_and_seconds_come_in_any_order() {
+        let parsed = |line: &str| -> Result<FuzzOptions, String> {
+            Ok(FuzzOptions { words: line.split_whitespace().map(Word::parse).collect::<Result<_, _>>()? })
+        };
+        for (line, targets, seconds) in [
+            ("", TARGETS.to_vec(), SECONDS),
+            ("300", TARGETS.to_vec(), 300),
+            ("edge", vec!["edge"], SECONDS),
+            ("300 edge frame", vec!["frame", "edge"], 300),
+        ] {
+            let options = parsed(line).unwrap();
+            assert_eq!((options.targets(), options.seconds()), (targets, seconds), "{line}");
+        }
+        assert!(parsed("nothing").is_err() && parsed("0").is_err());
     }
 
     #[test]

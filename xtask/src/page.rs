@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use semver::Version;
 
 use crate::process;
-use crate::version::Version;
 use crate::workspace::Workspace;
 
 /// The oldest Node that the page's tools run on; `engines` in web/package.json says the same.
@@ -77,7 +77,7 @@ fn find_node() -> Result<PathBuf> {
     let node = process::find_on_path("node").with_context(|| {
         format!("Node {NODE} or newer, with npm, is needed to build the page, and there is no `node` in PATH")
     })?;
-    let version = Version::in_output(&process::capture(Command::new(&node).arg("--version"))?)?;
+    let version = process::version(&node)?;
     ensure!(version >= NODE, "Node {NODE} or newer is needed to build the page, and `node` in PATH is {version}");
     process::capture(Command::new(NPM).arg("--version"))
         .context("npm is needed to build the page; it comes with Node or in a package of its own")?;

@@ -4,11 +4,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 use crate::page::Page;
 use crate::process;
 use crate::python;
+use crate::system::Program;
 use crate::tools;
 use crate::wasm::{self, Compiler};
 use crate::workspace::Workspace;
@@ -53,12 +54,14 @@ impl<'a> Peers<'a> {
 
     /// Our program around llama.cpp, built for this processor. Ten minutes the first time.
     pub fn llama_cpp(&self) -> Result<PathBuf> {
-        let tools = self.build_tools()?;
+        let cxx = Program::CXX.find_or_install()?;
+        let python = python::environment(self.workspace, "llama-cpp", &BUILD_TOOLS)?;
+        let tools = python.parent().context("Python lies in a folder")?;
         let source = self.folder.join(format!("llama_cpp_python-{LLAMA_CPP_PYTHON}"));
         if !source.is_dir() {
             let package = format!("llama-cpp-python=={LLAMA_CPP_PYTHON}");
-            let mut pip = self.workspace.command(tools.join("pip"));
-            pip.args(["download", "--quiet", "--no-deps", "--no-binary", "llama-cpp-python", "--dest"]);
+            let mut pip = self.workspace.command(&python);
+            pip.args(["-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", "llama-cpp-python", "--dest"]);
             process::run(pip.arg(&self.folder).arg(package))?;
             let mut tar = self.workspace.command("tar");
             tar.arg("-xzf").arg(source.with_added_extension("tar.gz")).arg("-C").arg(&self.folder);
@@ -68,7 +71,7 @@ impl<'a> Peers<'a> {
         let ours = self.workspace.root().join("bench/peers");
         let build = self.folder.join("llama.cpp");
         let mut configure = self.workspace.command(tools.join("cmake"));
-        process::prepend_path(&mut configure, &tools)?;
+        process::prepend_path(&mut configure, tools)?;
         configure.arg("-S").arg(&source).arg("-B").arg(&build).args(["-G", "Ninja"]).args(LLAMA_CPP_OPTIONS);
         let barrier = ours.join("amx_barrier.h");
         configure.arg(format!("-DCMAKE_CXX_FLAGS=-include {}", barrier.display()));
@@ -77,7 +80,7 @@ impl<'a> Peers<'a> {
         process::run(self.workspace.command(tools.join("ninja")).arg("-C").arg(&build).args(["--quiet", "llama"]))?;
 
         let program = self.folder.join("llama_cpp");
-        let mut compile = self.workspace.command("g++");
+        let mut compile = self.workspace.command(cxx);
         compile.args(["-O2", "-x", "c"]).arg(ours.join("llama_cpp.c")).args(["-x", "none", "-o"]).arg(&program);
         for folder in ["include", "ggml/include"] {
             compile.arg("-I").arg(source.join(folder));
@@ -145,22 +148,5 @@ impl<'a> Peers<'a> {
 
     fn manifest(&self) -> PathBuf {
         self.workspace.root().join("bench/peers/Cargo.toml")
-    }
-
-    /// The folder of cmake, ninja and pip.
-    fn build_tools(&self) -> Result<PathBuf> {
-        let environment = self.folder.join("native");
-        let tools = environment.join("bin");
-        if !tools.join("ninja").is_file() {
-            let python = process::find_on_path("python3")
-                .context("Python 3 is needed to get llama.cpp from PyPI, and there is no `python3` in PATH")?;
-            process::run(self.workspace.command(python).args(["-m", "venv"]).arg(&environment))?;
-            process::run(self.workspace.command(tools.join("pip")).args(["install", "--quiet"]).args(BUILD_TOOLS))?;
-        }
-        ensure!(
-            process::find_on_path("g++").is_some(),
-            "a C++ compiler is needed to build llama.cpp (Debian: apt-get install g++)"
-        );
-        Ok(tools)
     }
 }

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use semver::Version;
 
 use crate::interrupt::Interrupt;
 
@@ -65,6 +66,17 @@ pub fn capture(command: &mut Command) -> Result<String> {
         String::from_utf8_lossy(&output.stderr).trim()
     );
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Gives the first version in what `program` prints for `--version`, such as `wasm-bindgen 0.2.130` or `v20.20.2`.
+pub fn version(program: &Path) -> Result<Version> {
+    let output = capture(Command::new(program).arg("--version"))?;
+    version_in(&output).with_context(|| format!("there is no version in {:?}", output.trim()))
+}
+
+/// Gives the first word of a text that is a version, with or without a `v` before it.
+pub fn version_in(text: &str) -> Option<Version> {
+    text.split_whitespace().find_map(|word| Version::parse(word.strip_prefix('v').unwrap_or(word)).ok())
 }
 
 /// The first file called `name` (with the platform's ending) in a folder of PATH.
@@ -159,6 +171,13 @@ mod tests {
         let error = capture(&mut Command::new("outrider-no-such-program")).unwrap_err();
         assert!(error.to_string().contains("outrider-no-such-program"), "{error}");
         assert_eq!(find_on_path("outrider-no-such-program"), None);
+    }
+
+    #[test]
+    fn versions_are_words() {
+        assert_eq!(version_in("Tool 1.2.3.4 wasm-bindgen 0.2.130"), Some(Version::new(0, 2, 130)));
+        assert_eq!(version_in("v20.20.2\n"), Some(Version::new(20, 20, 2)));
+        assert_eq!(version_in("command not found: 1.2"), None);
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub fn command(workspace: &Workspace, binary: &Path, address: SocketAddr, web: &
 /// The address of `port` on this machine, or of any free port for 0; fails if the port is taken.
 pub fn free_address(port: u16) -> Result<SocketAddr> {
     match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
-        Ok(listener) => listener.local_addr().context("the free port cannot be told"),
+        Ok(listener) => listener.local_addr().context("the system does not say which port is free"),
         Err(error) if error.kind() == ErrorKind::AddrInUse => bail!(
             "port {port} is taken by another program: end it, or choose a port with --port N (0 takes a free one)"
         ),
@@ -43,8 +43,10 @@ pub fn free_address(port: u16) -> Result<SocketAddr> {
     }
 }
 
-/// Returns once /healthz answers 200, or fails when the server ends or takes more than two minutes.
-pub fn wait_until_healthy(server: &mut Running, address: SocketAddr, interrupt: &Interrupt) -> Result<()> {
+/// Starts a server on `address` and returns once /healthz answers 200; fails when it ends or takes more than two
+/// minutes.
+pub fn start(command: &mut Command, address: SocketAddr, interrupt: &Interrupt) -> Result<Running> {
+    let mut server = Running::start(command)?;
     let start = Instant::now();
     while !is_healthy(address) {
         interrupt.ensure_not_raised()?;
@@ -56,7 +58,7 @@ pub fn wait_until_healthy(server: &mut Running, address: SocketAddr, interrupt: 
         );
         thread::sleep(Duration::from_millis(100));
     }
-    Ok(())
+    Ok(server)
 }
 
 fn is_healthy(address: SocketAddr) -> bool {
@@ -81,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_taken_port_is_told_in_one_sentence() {
+    fn a_taken_port_is_named_in_one_sentence() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let error = free_address(port).unwrap_err().to_string();
@@ -113,6 +115,6 @@ mod tests {
         assert!(!answer("HTTP/1.1 503 Service Unavailable\r\n\r\n"));
         assert!(!answer("SSH-2.0-OpenSSH\r\n"));
         assert!(!answer("HTTP"));
-        assert!(!is_healthy(free_address(0).unwrap()), "nobody listens there");
+        assert!(!is_healthy(free_address(0).unwrap()), "no server listens there");
     }
 }

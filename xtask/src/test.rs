@@ -4,97 +4,54 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use clap::ValueEnum;
 
 use crate::binaries::{self, TestBinary};
 use crate::check;
-use crate::chromium;
+use crate::choice;
 use crate::demo::Demo;
 use crate::fuzz::{self, FuzzOptions};
-use crate::manifests;
-use crate::openai;
 use crate::page::Page;
 use crate::process;
 use crate::python;
+use crate::system::Program;
 use crate::times::{self, Column};
 use crate::wasm::{self, Build};
 use crate::workspace::{WITH_CANDLE, Workspace};
 
 /// One step of the whole; each brings its own prerequisites, so that it can run alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Step {
-    /// Static checks.
+    /// Formatting, spelling, licences, clippy and docs
     Check,
-    /// Rust tests on this machine.
+    /// The Rust tests of all crates on this machine
     Native,
-    /// Rust tests in Node and Chromium.
+    /// The tests of the crates that run in a browser, in Node and Chromium
     Wasm,
-    /// Checks and tests of the npm package.
+    /// Type check, unit tests and build of the npm package in web/
     Page,
-    /// Checks and tests of the Python package.
+    /// Formatting, lints, types and tests of the package for vLLM in integrations/vllm/
     Python,
-    /// Page and server together in Chromium; OpenAI's client and the server; manifests by their schemas.
+    /// Page and server together in Chromium; OpenAI's client against the server; manifests of docs/
+    #[value(name = "e2e")]
     EndToEnd,
-    /// Tests of the target on candle's CPU device, in a build of their own.
+    /// With --full or by name: the target on candle's CPU device, which runs the code that GPUs run
     Device,
-    /// libFuzzer on each target, briefly.
+    /// With --full or by name: libFuzzer on the codec and the state machines, ten seconds for each target
     Fuzz,
-    /// The commands that CONTRIBUTING.md gives for wasm-pack.
+    /// With --full or by name: the commands for wasm-pack in CONTRIBUTING.md
     WasmPack,
 }
 
 impl Step {
-    /// Every step, in the order of the whole.
-    pub const ALL: [Self; 9] = [
-        Self::Check,
-        Self::Native,
-        Self::Wasm,
-        Self::Page,
-        Self::Python,
-        Self::EndToEnd,
-        Self::Device,
-        Self::Fuzz,
-        Self::WasmPack,
-    ];
-
     /// The step's name on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Check => "check",
-            Self::Native => "native",
-            Self::Wasm => "wasm",
-            Self::Page => "page",
-            Self::Python => "python",
-            Self::EndToEnd => "e2e",
-            Self::Device => "device",
-            Self::Fuzz => "fuzz",
-            Self::WasmPack => "wasm-pack",
-        }
-    }
-
-    /// The step called `name`.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|step| step.name() == name)
+    pub fn name(self) -> String {
+        choice::name(self)
     }
 
     /// True for steps that run only with `--full` or by name.
     pub const fn is_extra(self) -> bool {
         matches!(self, Self::Device | Self::Fuzz | Self::WasmPack)
-    }
-
-    const fn purpose(self) -> &'static str {
-        match self {
-            Self::Check => "formatting, spelling, licences, clippy and docs",
-            Self::Native => "the Rust tests of all crates on this machine",
-            Self::Wasm => "the tests of the crates that run in a browser, in Node and Chromium",
-            Self::Python => "formatting, lints, types and tests of the package for vLLM in integrations/vllm/",
-            Self::Page => "type check, unit tests and build of the npm package in web/",
-            Self::EndToEnd => {
-                "page and server together in Chromium; OpenAI's client against the server; manifests of docs/"
-            }
-            Self::Device => "the target on candle's CPU device, which runs the code that GPUs run",
-            Self::Fuzz => "libFuzzer on the codec and the state machines, ten seconds each",
-            Self::WasmPack => "wasm-pack's commands, as CONTRIBUTING.md has them",
-        }
     }
 
     fn run(self, workspace: &Workspace, full: bool) -> Result<()> {
@@ -103,56 +60,63 @@ impl Step {
             Self::Native => test_native(workspace, full),
             Self::Wasm => wasm::test(workspace, full),
             Self::Page => test_page(workspace, full),
-            Self::Python => python::test(workspace),
+            Self::Python => python::test_package(workspace),
             Self::EndToEnd => test_end_to_end(workspace, full),
             Self::Device => test_device(workspace, full),
-            Self::Fuzz => fuzz::run(workspace, &FuzzOptions { target: None, seconds: fuzz::SMOKE_SECONDS }),
+            Self::Fuzz => fuzz::run(workspace, &FuzzOptions::smoke()),
             Self::WasmPack => wasm::test_with_wasm_pack(workspace),
         }
     }
 }
 
-/// Everything `test` was asked to do.
-#[derive(Debug, PartialEq, Eq)]
+/// Options of the command `test`.
+#[derive(Debug, Default, PartialEq, Eq, clap::Args)]
 pub struct TestOptions {
-    /// Steps to run, in the order of the whole.
-    pub steps: Vec<Step>,
-    /// Full size for statistical tests, the whole matrix for everything else.
-    pub full: bool,
-    /// Column of CONTRIBUTING's table of times that this run rewrites.
-    pub record: Option<Column>,
+    /// Steps to run, in the order of this list (default: all but those that --full adds)
+    #[arg(value_enum, value_name = "STEP")]
+    named: Vec<Step>,
+    /// Run all steps, statistical tests large enough to see errors of 0.01 in total variation, not only of 0.025, all
+    /// builds of the edge, the npm package in every bundler, Firefox and WebKitGTK
+    #[arg(long)]
+    full: bool,
+    /// Write the times of this run into a column of the table in CONTRIBUTING.md
+    #[arg(long, value_enum, value_name = "COLUMN")]
+    record: Option<Column>,
+}
+
+impl TestOptions {
+    /// Steps in the order of the whole, once each.
+    fn steps(&self) -> Vec<Step> {
+        let runs = |step: &Step| match self.named.is_empty() {
+            true => self.full || !step.is_extra(),
+            false => self.named.contains(step),
+        };
+        Step::value_variants().iter().copied().filter(runs).collect()
+    }
 }
 
 /// Runs the steps, stops at the first failure, and ends with the line `N passed, N failed`.
-pub fn run(workspace: &Workspace, TestOptions { steps, full, record }: &TestOptions) -> Result<()> {
-    let mut report = Report::default();
+pub fn run(workspace: &Workspace, options: &TestOptions) -> Result<()> {
+    let (mut report, steps) = (Report::default(), options.steps());
     for (index, &step) in steps.iter().enumerate() {
-        println!(
-            "\n=== {} of {}, {}: {}; {}\n",
-            index + 1,
-            steps.len(),
-            step.name(),
-            step.purpose(),
-            times::usual(step.name())
-        );
+        let (name, usual) = (step.name(), times::usual(&step.name()));
+        println!("\n=== {} of {}, {name}: {}; {usual}\n", index + 1, steps.len(), choice::help(step));
         let start = Instant::now();
-        let outcome = step.run(workspace, *full);
+        let outcome = step.run(workspace, options.full);
         let time = start.elapsed();
-        println!("\n=== {} took {}", step.name(), times::shown(time));
+        println!("\n=== {name} took {}", times::shown(time));
         report.0.push(Row { step, passed: outcome.is_ok(), time });
         if outcome.is_err() {
             print!("\n{report}");
-            return outcome.with_context(|| {
-                let name = step.name();
-                format!("test step `{name}` failed (again, alone: `cargo xtask test {name}`)")
-            });
+            return outcome
+                .with_context(|| format!("test step `{name}` failed (again, alone: `cargo xtask test {name}`)"));
         }
     }
     print!("\n{report}");
-    if let Some(column) = *record {
+    if let Some(column) = options.record {
         let mut times: Vec<_> = report.0.iter().map(|row| (row.step.name(), row.time)).collect();
-        if !full && steps.len() == Step::ALL.iter().filter(|step| !step.is_extra()).count() {
-            times.push(("cargo xtask test", report.total()));
+        if *options == (TestOptions { record: options.record, ..TestOptions::default() }) {
+            times.push(("cargo xtask test".to_owned(), report.total()));
         }
         times::record(workspace, column, &times)?;
     }
@@ -173,7 +137,7 @@ fn test_native(workspace: &Workspace, full: bool) -> Result<()> {
 /// Packs the crates that others can depend on, as for crates.io, and checks the one with optional features without them.
 fn package(workspace: &Workspace) -> Result<()> {
     let manifest = |package: &&str| ["--package".to_owned(), format!("outrider-{package}")];
-    let packages = ["codec", "speculation", "models", "webgpu", "edge"];
+    let packages = ["codec", "control", "speculation", "models", "webgpu", "edge"];
     let packages = packages.iter().flat_map(manifest);
     // Their code has just been compiled and tested.
     process::run(workspace.cargo("publish").args(["--dry-run", "--no-verify", "--allow-dirty"]).args(packages))?;
@@ -204,15 +168,15 @@ fn test_page(workspace: &Workspace, full: bool) -> Result<()> {
 }
 
 fn test_end_to_end(workspace: &Workspace, full: bool) -> Result<()> {
-    let browser = chromium::browser()?;
+    let browser = Program::CHROMIUM.find_or_install()?;
     let demo = Demo::build(workspace, builds(full))?;
     let mut tests = demo.page.script("e2e")?;
     if full {
         tests.env("OUTRIDER_FULL", "1");
     }
     process::run(tests.env("CHROMIUM_PATH", browser).env("OUTRIDER_BIN", &demo.server))?;
-    openai::test(workspace, &demo.server)?;
-    manifests::test(workspace)
+    python::test_clients(workspace, &demo.server)?;
+    python::test_manifests(workspace)
 }
 
 struct Row {
@@ -247,11 +211,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_back_to_their_steps() {
-        for step in Step::ALL {
-            assert_eq!(Step::from_name(step.name()), Some(step));
-        }
-        assert_eq!(Step::from_name("all"), None);
+    fn test_steps_keep_their_order_and_come_once() {
+        let steps = |named: &[Step], full| TestOptions { named: named.to_vec(), full, record: None }.steps();
+        assert_eq!(steps(&[], true), Step::value_variants());
+        let usual = steps(&[], false);
+        assert!(usual.len() == 6 && !usual.iter().any(|step| step.is_extra()), "{usual:?}");
+        assert_eq!(steps(&[Step::Wasm, Step::Native, Step::Wasm], false), [Step::Native, Step::Wasm]);
+        assert_eq!(steps(&[Step::Fuzz], true), [Step::Fuzz]);
     }
 
     #[test]

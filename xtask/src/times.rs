@@ -3,31 +3,23 @@
 use std::fs;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+use clap::ValueEnum;
 
 use crate::workspace::Workspace;
 
 const DOCUMENT: &str = include_str!("../../CONTRIBUTING.md");
 
 /// Column of the table: a run in an empty folder, or one in which everything is built.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Column {
-    /// Nothing is installed or built yet.
+    /// Nothing is installed or built yet
     First,
-    /// Nothing has changed since the last run.
+    /// Nothing has changed since the last run
     Later,
 }
 
 impl Column {
-    /// Reads the value of `--record`.
-    pub fn parse(name: &str) -> Result<Self> {
-        match name {
-            "first" => Ok(Self::First),
-            "later" => Ok(Self::Later),
-            _ => bail!("--record takes first or later, not {name:?}"),
-        }
-    }
-
     const fn index(self) -> usize {
         match self {
             Self::First => 2,
@@ -46,7 +38,7 @@ pub fn usual(name: &str) -> String {
 }
 
 /// Writes times into their rows of CONTRIBUTING.md.
-pub fn record(workspace: &Workspace, column: Column, times: &[(&str, Duration)]) -> Result<()> {
+pub fn record(workspace: &Workspace, column: Column, times: &[(String, Duration)]) -> Result<()> {
     let path = workspace.root().join("CONTRIBUTING.md");
     let mut text = fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))?;
     for (name, time) in times {
@@ -82,8 +74,8 @@ mod tests {
 
     #[test]
     fn every_step_has_a_row() {
-        for step in Step::ALL {
-            assert!(row(DOCUMENT, step.name()).is_some(), "{}", step.name());
+        for step in Step::value_variants() {
+            assert!(row(DOCUMENT, &step.name()).is_some(), "{}", step.name());
         }
         assert_eq!(usual("no such step"), "no usual time is known");
     }

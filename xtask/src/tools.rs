@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use semver::Version;
 
 use crate::process;
-use crate::version::Version;
 use crate::workspace::Workspace;
 
-/// What turns a module that rustc made for wasm32 into one with JavaScript glue: the `wasm-bindgen` in PATH if it is of
-/// the crate's version, else src/bin/bindgen.rs, built if need be.
+/// Gives the path of the program that adds JavaScript to a module of rustc for wasm32: the `wasm-bindgen` in PATH if it
+/// is of the crate's version, else src/bin/bindgen.rs, built if need be.
 pub fn wasm_bindgen(workspace: &Workspace) -> Result<PathBuf> {
     let known = Tool::new("wasm-bindgen-cli", "wasm-bindgen", workspace.locked_version("wasm-bindgen")?);
     if let Some(path) = process::find_on_path(known.binary).filter(|path| known.is_at(path)) {
@@ -23,7 +23,7 @@ pub fn wasm_bindgen(workspace: &Workspace) -> Result<PathBuf> {
 }
 
 /// A program that `cargo install` can make, at the one version that we have seen working.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Tool {
     package: &'static str,
     binary: &'static str,
@@ -84,10 +84,7 @@ impl Tool {
     }
 
     fn is_at(&self, path: &Path) -> bool {
-        path.is_file()
-            && process::capture(Command::new(path).arg("--version"))
-                .and_then(|output| Version::in_output(&output))
-                .is_ok_and(|version| version == self.version)
+        path.is_file() && process::version(path).is_ok_and(|version| version == self.version)
     }
 
     fn install(&self, workspace: &Workspace) -> Result<()> {
@@ -108,7 +105,7 @@ impl Tool {
     fn install_command(&self, workspace: &Workspace) -> Command {
         let mut command = workspace.cargo("install");
         command
-            // Its warnings are about other people's code, and about a folder that nobody has to add to PATH.
+            // Its warnings are about other people's code, and about a folder that need not be in PATH.
             .arg("--quiet")
             .arg(self.package)
             .args(self.options)

@@ -15,6 +15,7 @@ pub use compiler::{Compiler, TARGET};
 use crate::binaries::{TestBinary, tests_passed};
 use crate::chromium;
 use crate::process;
+use crate::system::Program;
 use crate::tools::{self, Tool};
 use crate::workspace::Workspace;
 
@@ -39,8 +40,9 @@ enum Host {
 const KERNELS: BrowserCrate = BrowserCrate { folder: "models", package: "outrider-models", host: Host::Node };
 
 /// Every crate that has to work in a browser; clippy and the wasm tests go through this list.
-pub const BROWSER_CRATES: [BrowserCrate; 5] = [
+pub const BROWSER_CRATES: [BrowserCrate; 6] = [
     BrowserCrate { folder: "shared-codec", package: "outrider-codec", host: Host::Node },
+    BrowserCrate { folder: "control", package: "outrider-control", host: Host::Node },
     BrowserCrate { folder: "speculation", package: "outrider-speculation", host: Host::Node },
     KERNELS,
     BrowserCrate { folder: "webgpu", package: "outrider-webgpu", host: Host::Chromium },
@@ -51,21 +53,38 @@ pub const BROWSER_CRATES: [BrowserCrate; 5] = [
 ///
 /// Where the builds with threads cannot be made they are left out, and the page does without.
 pub fn build_edge(workspace: &Workspace, builds: &[Build]) -> Result<()> {
+    // Names of functions are a tenth of what a page would fetch; the module in target/ keeps them.
+    let options = ["--remove-name-section", "--out-name", "outrider_edge"];
+    build_modules(workspace, builds, &[], "outrider_edge.wasm", &options, &workspace.web().join("src").join("wasm"))
+}
+
+/// Builds an example of the edge in each of `builds`: NAME/EXAMPLE.js and its .wasm in `folder`. Builds whose name ends
+/// with `-threads` share their memory among workers.
+pub fn build_bench(workspace: &Workspace, example: &str, builds: &[Build], folder: &Path) -> Result<()> {
+    build_modules(workspace, builds, &["--example", example], &format!("examples/{example}.wasm"), &[], folder)
+}
+
+/// Builds a target of the edge and its JavaScript in each of `builds`; `folder` then holds a folder for each.
+fn build_modules(
+    workspace: &Workspace,
+    builds: &[Build],
+    target: &[&str],
+    module: &str,
+    options: &[&str],
+    folder: &Path,
+) -> Result<()> {
     let compiler = Compiler::find_or_install(workspace)?;
     let bindgen = tools::wasm_bindgen(workspace)?;
-    let folder = workspace.web().join("src").join("wasm");
-    // The page takes every build that it finds, so none may be left over from an older version.
+    // Pages take every build that they find, so none may be left over from an older version.
     if folder.is_dir() {
-        fs::remove_dir_all(&folder).with_context(|| format!("{} cannot be removed", folder.display()))?;
+        fs::remove_dir_all(folder).with_context(|| format!("{} cannot be removed", folder.display()))?;
     }
     for build in possible(builds, &compiler, workspace) {
         let mut cargo = build.cargo(&compiler, workspace, "build");
-        process::run(cargo.args(["--release", "--package", "outrider-edge"]))?;
-        let module = build.target(workspace).join(TARGET).join("release").join("outrider_edge.wasm");
+        process::run(cargo.args(["--release", "--package", "outrider-edge"]).args(target))?;
         let mut bindgen = workspace.command(&bindgen);
-        // Names of functions are a tenth of what a page would fetch; the module in target/ keeps them.
-        bindgen.args(["--target", "web", "--remove-name-section", "--out-name", "outrider_edge", "--out-dir"]);
-        process::run(bindgen.arg(folder.join(build.name)).arg(module))?;
+        bindgen.args(["--target", "web"]).args(options).arg("--out-dir").arg(folder.join(build.name));
+        process::run(bindgen.arg(build.target(workspace).join(TARGET).join("release").join(module)))?;
     }
     Ok(())
 }
@@ -75,38 +94,6 @@ fn possible(builds: &[Build], compiler: &Compiler, workspace: &Workspace) -> Vec
     let needs_threads = builds.iter().any(|build| build.has_threads());
     let with_threads = needs_threads && build::can_build_threads(compiler, workspace);
     builds.iter().copied().filter(|build| with_threads || !build.has_threads()).collect()
-}
-
-/// Builds the browser's half of `bench NAME`, as the edge is built: NAME_bench.js and its .wasm in `folder`, for
-/// wasm-bindgen's `target`.
-pub fn build_bench(workspace: &Workspace, name: &str, target: &str, folder: &Path) -> Result<()> {
-    let example = format!("{name}_bench");
-    let compiler = Compiler::find_or_install(workspace)?;
-    let bindgen = tools::wasm_bindgen(workspace)?;
-    let mut build = compiler.cargo(workspace, "build");
-    process::run(build.args(["--release", "--package", "outrider-edge", "--example", &example]))?;
-    let module = workspace.target().join(TARGET).join("release").join("examples").join(format!("{example}.wasm"));
-    process::run(workspace.command(bindgen).args(["--target", target, "--out-dir"]).arg(folder).arg(module))
-}
-
-/// Builds the browser's half of `bench edge`, as the edge is built: NAME/edge_bench.js and its .wasm in `folder` for
-/// each build. Those whose name ends with `-threads` share their memory among workers.
-pub fn build_edge_bench(workspace: &Workspace, folder: &Path) -> Result<()> {
-    let compiler = Compiler::find_or_install(workspace)?;
-    let bindgen = tools::wasm_bindgen(workspace)?;
-    // None may be left over that is not built any more.
-    if folder.is_dir() {
-        fs::remove_dir_all(folder).with_context(|| format!("{} cannot be removed", folder.display()))?;
-    }
-    for build in possible(&Build::ALL, &compiler, workspace) {
-        let mut cargo = build.cargo(&compiler, workspace, "build");
-        process::run(cargo.args(["--release", "--package", "outrider-edge", "--example", "edge_bench"]))?;
-        let examples = build.target(workspace).join(TARGET).join("release").join("examples");
-        let mut bindgen = workspace.command(&bindgen);
-        bindgen.args(["--target", "web", "--out-dir"]).arg(folder.join(build.name));
-        process::run(bindgen.arg(examples.join("edge_bench.wasm")))?;
-    }
-    Ok(())
 }
 
 /// Runs clippy on what only the browser compiles.
@@ -138,8 +125,8 @@ pub fn test(workspace: &Workspace, full: bool) -> Result<()> {
         workspace,
         compiler: Compiler::find_or_install(workspace)?,
         test_runner: Tool::wasm_bindgen_test_runner(workspace)?.find_or_install(workspace)?,
-        webdriver_json: chromium::write_webdriver_json(workspace, &chromium::browser()?)?,
-        driver: chromium::driver()?,
+        webdriver_json: chromium::write_webdriver_json(workspace, &Program::CHROMIUM.find_or_install()?)?,
+        driver: Program::CHROMEDRIVER.find_or_install()?,
         full,
     };
     runner.run(&BROWSER_CRATES, Build::SIMD128)?;
@@ -153,7 +140,7 @@ pub fn test(workspace: &Workspace, full: bool) -> Result<()> {
 pub fn test_with_wasm_pack(workspace: &Workspace) -> Result<()> {
     let wasm_pack = Tool::WASM_PACK.find_or_install(workspace)?;
     let wasm_bindgen = Tool::wasm_bindgen_cli(workspace)?.find_or_install(workspace)?;
-    let driver = chromium::driver()?;
+    let driver = Program::CHROMEDRIVER.find_or_install()?;
     for browser_crate in BROWSER_CRATES {
         let mut command = workspace.command(&wasm_pack);
         let arguments = browser_crate.wasm_pack_arguments();

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use semver::Version;
 
-use crate::lockfile;
-use crate::version::Version;
+use crate::process;
 
 /// Variables that make cargo drop the flags in .cargo/config.toml or move its outputs.
 const OVERRIDES: [&str; 3] = ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET"];
@@ -16,7 +16,7 @@ const OVERRIDES: [&str; 3] = ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUI
 /// How the names of variables begin that cargo sets for the one crate whose program it runs.
 const OURS: [&str; 2] = ["CARGO_MANIFEST_", "CARGO_PKG_"];
 
-/// Packages that link candle, which takes minutes to compile and whose features would be everybody's.
+/// Packages that link candle, which takes minutes to compile and whose features would be those of all.
 pub const WITH_CANDLE: [&str; 2] = ["outrider-device", "outrider-bench"];
 
 /// The repository and its build folder.
@@ -107,11 +107,10 @@ impl Workspace {
         command
     }
 
-    /// The version of `package` that Cargo.lock holds.
+    /// The version of `package` that Cargo.lock holds; two of them are an error.
     pub fn locked_version(&self, package: &str) -> Result<Version> {
-        let path = self.root.join("Cargo.lock");
-        let lock = fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))?;
-        lockfile::version_of(&lock, package)
+        let id = process::capture(self.cargo("pkgid").arg(package))?;
+        process::version_in(&id.replace(['@', '#'], " ")).with_context(|| format!("there is no version in {id:?}"))
     }
 }
 

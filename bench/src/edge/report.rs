@@ -2,13 +2,13 @@
 
 use std::{fmt::Write, fs, path::Path};
 
-use outrider_report::chart::{self, Chart};
+use outrider_papers::report::chart::{self, Chart};
 use serde_json::Value;
 
 use crate::{
     passes::Failure,
     report,
-    samples::{Samples, digits},
+    samples::{Samples, array, digits},
 };
 
 /// Columns of the tables: the name of a pass, its heading, and tokens of a pass.
@@ -204,10 +204,6 @@ fn bandwidth(model: &Value, threads: u64) -> Option<Samples> {
 
 fn samples(values: &Value) -> Option<Samples> {
     Samples::of(&array(values).filter_map(Value::as_f64).collect::<Vec<_>>())
-}
-
-fn array(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
 }
 
 fn or_dash(text: Option<String>) -> String {

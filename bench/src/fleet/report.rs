@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fmt::Write, path::Path, time::Duration};
 
-use outrider_report::{
+use outrider_papers::report::{
     chart::{self, Chart},
     estimate::Estimate,
 };

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use outrider_report::estimate::{Estimate, beside_chosen};
+use outrider_papers::report::estimate::{Estimate, beside_chosen};
 use serde_json::Value;
 
 use crate::{

@@ -1,11 +1,8 @@
 //! `outrider serve` as a process.
 
-use std::{
-    io::{BufRead, BufReader},
-    path::Path,
-    process::{Child, Command, Stdio},
-};
+use std::{io, path::Path, process::Command};
 
+use outrider_testing::process;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -14,10 +11,7 @@ use tokio::{
 use crate::passes::Failure;
 
 /// A server on a free port, until dropped.
-pub struct Server {
-    child: Child,
-    address: String,
-}
+pub struct Server(process::Server);
 
 impl Server {
     /// Starts it with these arguments and waits until it listens.
@@ -32,47 +26,30 @@ impl Server {
         // The page's folder need not be there.
         command.args(["serve", "--listen", "127.0.0.1:0", "--web", "no-page"]).args(arguments);
         // A log line for each session would be measured as well.
-        let mut child = command.env("RUST_LOG", "warn").stdout(Stdio::piped()).spawn()?;
-        let output = child.stdout.take().ok_or("the server has no output")?;
-        let mut line = String::new();
-        BufReader::new(output).read_line(&mut line)?;
-        let address =
-            line.trim_end().rsplit_once("http://").ok_or_else(|| format!("the server began with {line:?}"))?;
-        Ok(Self { child, address: address.1.to_owned() })
+        Ok(Self(process::Server::start(command.env("RUST_LOG", "warn"))?))
     }
 
     pub fn address(&self) -> &str {
-        &self.address
+        &self.0.address
     }
 
     pub fn session_url(&self) -> String {
-        format!("ws://{}/session", self.address)
+        self.0.url.clone()
     }
 
-    /// What the process holds in memory.
-    pub fn resident_bytes(&self) -> Result<u64, Failure> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("the system tells no memory")?;
-        let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
-        Ok(kib * 1024)
+    /// Bytes of memory that the process holds.
+    pub fn resident_bytes(&self) -> io::Result<u64> {
+        self.0.resident_bytes()
     }
 
     /// `/metrics` as it is now.
     pub async fn metrics(&self) -> Result<Scrape, Failure> {
-        let mut stream = TcpStream::connect(&self.address).await?;
-        let request = format!("GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address);
+        let mut stream = TcpStream::connect(self.address()).await?;
+        let request = format!("GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address());
         stream.write_all(request.as_bytes()).await?;
         let mut text = String::new();
         stream.read_to_string(&mut text).await?;
         Ok(Scrape(text))
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Fails only if the process has ended already, which is what we want.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

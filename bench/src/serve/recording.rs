@@ -20,7 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, tungstenite::Message};
 
 use crate::passes::Failure;
-use outrider_cloud::reproduce::sessions::{DEFAULT_SAMPLING, beginnings};
+use outrider_papers::reproduce::sessions::{DEFAULT_SAMPLING, beginnings};
 
 const SCHEME: SchemeParameters =
     SchemeParameters::KSqs { support_size: 32, lattice_resolution: 100, code: Code::Enumerative };

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, path::Path};
 
-use outrider_report::chart::{self, Chart};
+use outrider_papers::report::chart::{self, Chart};
 use serde::Serialize;
 
 use crate::{

@@ -15,11 +15,12 @@ use clap::Args;
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::{Chunk, KvCache, Model, Scratch};
 use outrider_speculation::{
-    judge::coupled::agreement,
-    policy::{
-        ahead::{Conditions, Goal, Plan},
-        goodput::{AcceptanceRate, ROW_COST, RowCosts},
+    control::{
+        ahead::{Conditions, Goal},
+        goodput::{ROW_COST, RowCosts},
+        plan::Schedule,
     },
+    judge::coupled::agreement,
     sample,
     session::options::numbers::{TEMPERATURE, TOP_P},
 };
@@ -63,7 +64,7 @@ pub struct Check {
 }
 
 /// The text that is read if no other is given.
-const TALE: &str = include_str!("../reproduce/tale.txt");
+const TALE: &str = include_str!("../../../pair/tale.txt");
 /// Of which something can be said.
 const LEAST_TOKENS: usize = 8;
 /// Tokens that a model reads at a time.
@@ -147,7 +148,7 @@ impl Check {
             draft,
             further: draft,
             round_trip: f64::from(round_trip_ms) / 1e3,
-            acceptance: AcceptanceRate::of(acceptance),
+            acceptance,
             reaction: 0.0,
             rows: RowCosts::each(ROW_COST),
         };
@@ -223,12 +224,12 @@ fn acceptance(
 /// The fastest way to write over a link, as sessions find it.
 fn predict(round_trip_ms: u16, conditions: &Conditions) -> Prediction {
     let (patient, rounds) = (conditions.patient(Goal::Speed).0, conditions.rounds(Goal::Speed).0);
-    let ways = [("guesses, nobody waits", Plan::AT_ONCE), ("guesses, passes wait", patient), ("in turn", rounds)];
+    let ways = [("guesses, nobody waits", Schedule::AT_ONCE), ("guesses, passes wait", patient), ("in turn", rounds)];
     let fastest = ways
         .map(|(way, plan)| (way, plan, conditions.outcome(plan, SIMULATED).speed))
         .into_iter()
         .reduce(|best, next| if next.2 > best.2 { next } else { best });
-    let (way, plan, speedup) = fastest.unwrap_or(("alone", Plan::AT_ONCE, 1.0));
+    let (way, plan, speedup) = fastest.unwrap_or(("alone", Schedule::AT_ONCE, 1.0));
     Prediction {
         round_trip_ms,
         tokens_per_second: speedup / conditions.pass,

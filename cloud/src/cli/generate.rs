@@ -8,10 +8,8 @@ use clap::Args;
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::{HeadsFile, Model, TextStream, Tokenizer};
 use outrider_speculation::{
-    policy::{
-        control::StopRule,
-        gate::{Confidence, Gate},
-    },
+    control::stop::StopRule,
+    draft::gate::{Confidence, Gate},
     session::{
         edge::{Mode, Settings, Speculation},
         options::{
@@ -20,13 +18,12 @@ use outrider_speculation::{
         },
     },
     study::statistics::{Report, RoundRecord},
-    theory::sprinter::GateRates,
 };
 use serde::Serialize;
 
 use super::{
     drafting::DraftingArgs,
-    explain::{Explained, ExplainedAhead},
+    explain::ExplainArgs,
     output::{CommandError, print},
 };
 use crate::{
@@ -48,7 +45,7 @@ pub struct Generate {
     ///
     /// The model's chat template makes prompts of it. Both ends keep what they have read, so that only what is new is
     /// read again. Special tokens in a message stay text.
-    #[arg(long, conflicts_with_all = ["explain", "json"])]
+    #[arg(long, conflicts_with = "json")]
     chat: bool,
     /// What the conversation is to be like: a message of the system's before all others
     #[arg(long, value_name = "TEXT", requires = "chat")]
@@ -73,13 +70,8 @@ pub struct Generate {
     /// Let the target generate alone, for comparison
     #[arg(long)]
     cloud_only: bool,
-    /// Compare with what the papers' formulas predict
-    ///
-    /// This makes the server send its distribution at every draft that it judges: far more bytes than all else, and
-    /// some time. Afterwards the target generates once more, alone, to compare speeds. Of --scheme ahead it tells what
-    /// was measured of link and models, and how fast each way to write was expected to be and was.
-    #[arg(long, conflicts_with = "cloud_only")]
-    explain: bool,
+    #[command(flatten)]
+    explain: ExplainArgs,
     #[command(flatten)]
     pair: PairPaths,
     #[command(flatten)]
@@ -121,30 +113,13 @@ struct Output<'a> {
     statistics: &'a Report,
     rounds: &'a [RoundRecord],
     #[serde(skip_serializing_if = "Option::is_none")]
-    explained: Option<Explanation>,
-}
-
-/// What `--explain` tells.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Explanation {
-    Rounds(Explained),
-    Ahead(ExplainedAhead),
-}
-
-impl Explanation {
-    fn text(&self) -> String {
-        match self {
-            Self::Rounds(explained) => explained.text(),
-            Self::Ahead(explained) => explained.text(),
-        }
-    }
+    explained: Option<serde_json::Value>,
 }
 
 impl Generate {
     pub(super) async fn run(mut self) -> Result<(), CommandError> {
         outrider_models::check_instruction_set()?;
-        let settings = self.settings.settings(self.cloud_only, self.explain)?;
+        let settings = self.settings.settings(self.cloud_only, self.explain.is_wanted())?;
         let tools = self.tools.as_deref().map(chat::tools).transpose()?.unwrap_or_default();
         self.pair.fetch().await?;
         let (tokenizer, _) = self.pair.tokenizer_for(if self.local { Ends::Both } else { Ends::Draft })?;
@@ -206,18 +181,10 @@ impl Generate {
         let rest = stream.finish();
         self.show(&rest);
         text.push_str(&rest);
-        let explained = if self.explain {
+        let explained = if self.explain.is_wanted() {
             let alone = Settings { mode: Mode::CloudOnly, ..settings.clone() };
             let alone = edge.generate(prompt.clone(), &alone, |_| {}).await?.statistics;
-            let statistics = &generated.statistics;
-            match &settings.mode {
-                Mode::Speculative(speculation) | Mode::Auto(speculation) => {
-                    let gate = gate_rates(speculation, heads);
-                    let explained = Explained::new(speculation, gate, statistics, &rounds, &alone);
-                    Some(Explanation::Rounds(explained))
-                }
-                _ => ExplainedAhead::new(statistics, &alone).map(Explanation::Ahead),
-            }
+            ExplainArgs::explained(&settings.mode, heads, &generated.statistics, &rounds, &alone)?
         } else {
             None
         };
@@ -237,13 +204,13 @@ impl Generate {
                 settings: &self.settings,
                 statistics: &report,
                 rounds: &rounds,
-                explained,
+                explained: explained.map(|explained| explained.json),
             };
             print(&format!("{}\n", serde_json::to_string(&output)?));
         } else {
             print(&format!("\n\n{}", summary(&settings.mode, &generated, &report)));
             if let Some(explained) = explained {
-                print(&format!("\n{}", explained.text()));
+                print(&format!("\n{}", explained.text));
             }
         }
         Ok(())
@@ -320,17 +287,6 @@ fn summary(mode: &Mode, generated: &Generated, report: &Report) -> String {
         ("first token", format!("{:.0} ms", report.first_token_ms)),
     ]);
     lines.iter().map(|(name, value)| format!("{name:<30} {value}\n")).collect()
-}
-
-/// What is known of the gate that passes tokens, if one does, with the threshold that it was trained for.
-fn gate_rates(speculation: &Speculation, heads: Option<&HeadsFile>) -> Option<GateRates> {
-    let metadata = &heads?.metadata;
-    match speculation.gate {
-        Gate::Sprinter { threshold } if threshold.is_none_or(|threshold| threshold == metadata.tau) => {
-            Some(GateRates { true_positive: metadata.eta_tp, false_positive: metadata.eta_fp })
-        }
-        _ => None,
-    }
 }
 
 /// How the edge drafted, if it did so in rounds: what `auto` came to shows in what happened.

@@ -7,16 +7,14 @@ use std::{
 };
 
 use clap::Args;
+use outrider_papers::reproduce::{
+    items::{ITEMS, Item, State},
+    laboratory::Laboratory,
+};
 use serde_json::{Value, json};
 
 use super::output::{CommandError, print};
-use crate::{
-    pair::PairPaths,
-    reproduce::{
-        items::{ITEMS, Item, State},
-        laboratory::Laboratory,
-    },
-};
+use crate::{both_ends, pair::PairPaths};
 
 /// Reproduce the papers' tables and figures
 ///
@@ -72,17 +70,13 @@ impl Reproduce {
                 State::Measured(measure) => {
                     if laboratory.is_none() {
                         outrider_models::check_instruction_set()?;
-                        laboratory = Some(Laboratory::open(&self.pair, self.prompts.into(), step)?);
+                        laboratory = Some(self.laboratory()?);
                     }
                     let Some(laboratory) = &mut laboratory else { continue };
                     measure(laboratory)?
                 }
                 State::Absent(why) => {
                     print(&format!("{title}\n  cannot be had: {why}.\n\n"));
-                    continue;
-                }
-                State::Open => {
-                    print(&format!("{title}\n  has no experiment yet.\n\n"));
                     continue;
                 }
             };
@@ -93,6 +87,13 @@ impl Reproduce {
         }
         tell(&format!("Tables, charts and numbers are in {}", self.out.display()));
         Ok(())
+    }
+
+    fn laboratory(&self) -> Result<Laboratory, CommandError> {
+        let pair = both_ends::open(&self.pair)?;
+        let target = self.pair.target_with(&pair.tokenizer)?;
+        let is_built_in = self.pair.draft.is_none() && self.pair.target.is_none();
+        Ok(Laboratory::new((pair, target), is_built_in, both_ends::start, self.prompts.into(), step))
     }
 
     fn chosen(&self) -> Result<Vec<&'static Item>, CommandError> {

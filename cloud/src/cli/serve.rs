@@ -17,7 +17,7 @@ use bytesize::ByteSize;
 use clap::Args;
 use outrider_codec::{choice::Choice, frame::MAX_DRAFT_TOKENS};
 use outrider_models::{Model, ModelConfig, Tokenizer};
-use outrider_speculation::{policy::ahead::Goal, session::cloud::TargetInfo};
+use outrider_speculation::{control::ahead::Goal, session::cloud::TargetInfo};
 use tokio::{signal, sync::watch, time};
 
 use self::{access::AccessArgs, caps::CapsArgs};

@@ -10,13 +10,11 @@ use std::{
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use outrider_codec::frame::SamplingParameters;
+use outrider_papers::training::{self, Progress, Report, Settings};
 use serde::Serialize;
 
 use super::output::{CommandError, print};
-use crate::{
-    pair::PairPaths,
-    training::{self, Progress, Report, Settings, roc::Rates},
-};
+use crate::pair::PairPaths;
 
 const SYMBOLS: &str = "\
 Symbols:
@@ -120,7 +118,7 @@ impl TrainGate {
             };
             print(&format!("{}\n", serde_json::to_string(&output)?));
         } else {
-            print(&format!("{}\nwritten to {}\n", text(&trained.report), self.out.display()));
+            print(&format!("{}\nwritten to {}\n", trained.report.text(), self.out.display()));
         }
         Ok(())
     }
@@ -199,77 +197,6 @@ fn line(text: &str) {
     eprintln!("{text}");
 }
 
-fn text(report: &Report) -> String {
-    let Rates { threshold, true_positive, false_positive } = report.at_threshold;
-    let exact = report.at_threshold_exact;
-    let mut out = format!(
-        "{} positions, {} of them in {} held-out texts, at T = {}, top-k {}, top-p {}\n\n",
-        report.positions, report.test_positions, report.test_texts, report.temperature, report.top_k, report.top_p
-    );
-    let mut row = |name: &str, value: String| out.push_str(&format!("{name:<42} {value}\n"));
-    row(&format!("acceptable tokens (q <= {} p)", report.lambda), format!("{:.3}", report.base_rate));
-    row("AU-ROC of the gate", format!("{:.3}", report.au_roc));
-    for kind in &report.kinds {
-        let area = kind.au_roc.map_or("-".to_owned(), |area| format!("{area:.3}"));
-        let text = format!("{area} ({:.3} acceptable, {} positions)", kind.base_rate, kind.positions);
-        row(&format!("  in texts of kind {:?}", kind.kind).to_lowercase(), text);
-    }
-    row(&format!("eta_TP, eta_FP at tau = {threshold}"), format!("{true_positive:.3}, {false_positive:.3}"));
-    row("the same for q <= p", format!("{:.3}, {:.3}", exact.true_positive, exact.false_positive));
-    row("tokens passed", format!("{:.3}", report.measured.passed));
-    row("1 - TV(p, q): acceptance, all verified", format!("{:.3}", report.acceptance_verified));
-    row("1 - (1 - eta_FP) TV (Theorem A.4)", format!("{:.3}", report.acceptance_theory));
-    row("  measured", format!("{:.3}", report.measured.acceptance));
-    row("eta_FP TV: distance from p (Theorem 3.1)", format!("{:.3}", report.distance_theory));
-    row("  measured", format!("{:.3}", report.measured.distance));
-    let stop = report.stop;
-    row("AU-ROC of the stop head", format!("{:.3}", stop.au_roc));
-    row("  mean score, mean label", format!("{:.3}, {:.3}", stop.mean_score, stop.mean_label));
-    row("  cross-entropy, of the mean label alone", format!("{:.3}, {:.3}", stop.loss, stop.base_loss));
-    out.push_str("\n   tau  eta_TP  eta_FP\n");
-    for rates in report.curve.iter().step_by(2) {
-        out.push_str(&format!("{:>6.2}{:>8.3}{:>8.3}\n", rates.threshold, rates.true_positive, rates.false_positive));
-    }
-    out.push('\n');
-    out.push_str(&plot(&report.curve));
-    out
-}
-
-const PLOT_WIDTH: usize = 41;
-const PLOT_HEIGHT: usize = 11;
-
-/// The curve in characters: η_TP upwards over η_FP, with the diagonal of chance.
-fn plot(curve: &[Rates]) -> String {
-    let mut rows = [[' '; PLOT_WIDTH]; PLOT_HEIGHT];
-    let mut mark = |x: f64, y: f64, mark| {
-        let column = (x * (PLOT_WIDTH - 1) as f64).round() as usize;
-        let row = ((1.0 - y) * (PLOT_HEIGHT - 1) as f64).round() as usize;
-        rows[row.min(PLOT_HEIGHT - 1)][column.min(PLOT_WIDTH - 1)] = mark;
-    };
-    for step in 0..PLOT_WIDTH {
-        let x = step as f64 / (PLOT_WIDTH - 1) as f64;
-        mark(x, x, '.');
-    }
-    for rates in curve {
-        mark(rates.false_positive, rates.true_positive, '*');
-    }
-    let lines: String = rows
-        .iter()
-        .enumerate()
-        .map(|(index, row)| {
-            let label = if index == 0 {
-                "eta_TP 1"
-            } else if index == PLOT_HEIGHT - 1 {
-                "0"
-            } else {
-                ""
-            };
-            format!("{label:>8} |{}\n", row.iter().collect::<String>().trim_end())
-        })
-        .collect();
-    format!("{lines}{:>9}+{}\n{:>10}0{:>40}\n", "", "-".repeat(PLOT_WIDTH), "", "1 eta_FP")
-}
-
 fn within<T: FromStr + PartialOrd>(text: &str, accepted: impl Fn(&T) -> bool, expected: &str) -> Result<T, String> {
     text.parse().ok().filter(accepted).ok_or_else(|| format!("must be {expected}"))
 }
@@ -299,15 +226,5 @@ mod tests {
         assert_eq!(split("one\ntwo\n\n"), ["one", "two"]);
         assert_eq!(split("one\nstill one\r\n\r\ntwo\n"), ["one\nstill one", "two"]);
         assert!(split(" \n\n").is_empty());
-    }
-
-    #[test]
-    fn the_plot_goes_from_corner_to_corner() {
-        let at = |x, y| Rates { threshold: 0.5, true_positive: y, false_positive: x };
-        let plot = plot(&[at(0.0, 0.0), at(0.25, 0.8), at(1.0, 1.0)]);
-        let lines: Vec<&str> = plot.lines().collect();
-        assert!(lines[0].ends_with('*') && lines[0].starts_with("eta_TP 1 |"), "{plot}");
-        assert_eq!(lines[2].find('*'), Some(10 + 10), "{plot}");
-        assert_eq!(&lines[10][..11], "       0 |*", "{plot}");
     }
 }

@@ -24,8 +24,8 @@ use std::{net::IpAddr, sync::Arc};
 use outrider_codec::frame::{ErrorCode, SamplingParameters};
 use outrider_speculation::{
     Forward,
+    control::goodput::{Prices, RowCosts},
     judge::{Judgement, Round},
-    policy::goodput::{Prices, RowCosts},
     session::cloud::{CloudSession, Offer, Pass},
 };
 
@@ -206,7 +206,7 @@ impl TargetSlot {
     pub async fn probe(&self) -> Result<(), TargetError> {
         match self {
             Self::Model(slot) => {
-                let forward = Forward { keep: 0, tokens: vec![0], rows: 1 };
+                let forward = Forward::new(0, vec![0], 1);
                 let sampling = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
                 slot.judge(Pass { forward, round: Arc::new(Round::alone(sampling, 0, 1)), left: 1 }).await?;
             }

@@ -1,7 +1,9 @@
 """How many guesses are judged."""
 
 import itertools
+import json
 import random
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +31,17 @@ def test_no_other_depths_are_faster() -> None:
         assert speed(requests, offers, chosen, base, cost) == pytest.approx(best, rel=1e-9)
         different.add(chosen)
     assert len(different) > 50
+
+
+def test_choices_are_those_of_the_server() -> None:
+    # The crate `control` runs the same file.
+    vectors = Path(__file__).parents[3] / "control" / "vectors" / "allocation.json"
+    for case in json.loads(vectors.read_text())["cases"]:
+        offers = [(rate, count) for rate, count in case["offers"]]
+        depths = best_depths(case["requests"], offers, case["base"], case["row"])
+        assert depths == case["depths"], case
+        found = 1000 * speed(case["requests"], offers, tuple(depths), case["base"], case["row"])
+        assert found == pytest.approx(case["tokensPerSecond"])
 
 
 def test_costs_are_found_in_noise() -> None:

@@ -1,14 +1,14 @@
-//! Calls of tools in the text that a model writes.
+//! Parser for tool calls in the text that a model generates.
 //!
-//! Two forms are read:
+//! Two forms are supported:
 //!
 //! - `<tool_call>` and `</tool_call>` around `{"name": …, "arguments": {…}}`, anywhere in the text, as Hermes and Qwen
 //!   write it;
-//! - a text that is nothing but `{"name": …, "parameters": {…}}`, as Llama 3.1 writes it, or a list of such objects, as
-//!   Mistral does. This is read where the template does not teach the first form, and where all names are tools'.
+//! - a text that consists only of `{"name": …, "parameters": {…}}`, as in Llama 3.1, or of a list of such objects, as
+//!   in Mistral. This form is read only if the template does not teach the first one and all names are those of tools.
 //!
-//! Whatever else is written stays text, in the same words; only white space beside a call is dropped. Text is given as
-//! soon as it is known to be no call, and what was given is never taken back.
+//! All other text is passed on unchanged, except that white space next to a call is dropped. Text is returned as soon
+//! as it cannot be part of a call, and is never taken back.
 
 use serde_json::{Deserializer, Map, Value, from_str};
 
@@ -16,49 +16,49 @@ use super::conversation::Tool;
 
 const OPEN: &str = "<tool_call>";
 const CLOSE: &str = "</tool_call>";
-/// A mark that Mistral's models write before the second form. Where it is a special token it gives no text.
+/// Prefix that Mistral's models write before the second form. It has no text where it is a special token.
 const LIST: &str = "[TOOL_CALLS]";
 
-/// A call of a tool.
+/// Tool call of the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
-    /// What is called.
+    /// Name of the called tool.
     pub name: String,
-    /// What it is called with.
+    /// Arguments of the call.
     pub arguments: Map<String, Value>,
 }
 
-/// A piece of what was written.
+/// Piece of the model's output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
-    /// Text, not empty.
+    /// Text outside calls, never empty.
     Text(String),
-    /// A complete call.
+    /// Complete call of a tool.
     Call(Call),
 }
 
-/// Reads calls out of a text that comes in pieces.
+/// Incremental reader that separates tool calls from text.
 #[derive(Debug, Clone)]
 pub struct CallReader {
-    /// The names that a text which is nothing but calls may call.
+    /// Names of the tools, the only ones allowed in the second form.
     names: Vec<String>,
-    /// Whether the whole text may still be such.
+    /// True while the whole text may still be in the second form.
     may_be_bare: bool,
-    /// Not given yet.
+    /// Text that has not been returned yet.
     held: String,
-    /// Whether nothing but white space has come since a call.
+    /// True if only white space has followed the last call.
     is_behind_call: bool,
 }
 
 impl CallReader {
-    /// For a model whose template has these tools and teaches the form with tags, or does not.
+    /// Creates a reader for these tools. `tagged`: the template teaches the form with tags.
     pub(super) fn new(tools: &[Tool], tagged: bool) -> Self {
         let names = tools.iter().filter_map(|tool| tool.get("function")?["name"].as_str());
         let names = names.map(ToOwned::to_owned).collect();
         Self { names, may_be_bare: !tagged, held: String::new(), is_behind_call: false }
     }
 
-    /// What is certain with this text.
+    /// Adds text and returns the pieces that have become certain.
     pub fn push(&mut self, text: &str) -> Vec<Piece> {
         self.held.push_str(text);
         let begin = self.held.trim_start();
@@ -73,7 +73,7 @@ impl CallReader {
         pieces
     }
 
-    /// The rest, at the end of the text.
+    /// Ends the text and returns the remaining pieces.
     pub fn finish(&mut self) -> Vec<Piece> {
         if self.may_be_bare
             && let Some(calls) = self.bare()
@@ -91,7 +91,7 @@ impl CallReader {
     fn read(&mut self, pieces: &mut Vec<Piece>) {
         while let Some(open) = self.held.find(OPEN) {
             let body = &self.held[open + OPEN.len()..];
-            // It may stand in a string, too, but without it the call is not complete.
+            // The closing tag may also occur inside a string, but without it no call is complete.
             if !body.contains(CLOSE) {
                 return;
             }
@@ -104,13 +104,13 @@ impl CallReader {
                     self.is_behind_call = true;
                 }
                 Tagged::Incomplete => return,
-                // The tag is text like any other.
+                // An opening tag without a call is ordinary text.
                 Tagged::Malformed => self.give(open + OPEN.len(), pieces),
             }
         }
     }
 
-    /// Gives this much of what is held.
+    /// Returns the first `length` bytes of the held text as a piece.
     fn give(&mut self, length: usize, pieces: &mut Vec<Piece>) {
         let given: String = self.held.drain(..length).collect();
         let text = if self.is_behind_call { given.trim_start() } else { &given };
@@ -120,7 +120,7 @@ impl CallReader {
         }
     }
 
-    /// The calls, if the whole text is nothing else.
+    /// Calls in the second form, if the whole text consists of them.
     fn bare(&self) -> Option<Vec<Call>> {
         let text = self.held.trim();
         let calls = match from_str(text.strip_prefix(LIST).unwrap_or(text)).ok()? {
@@ -132,9 +132,9 @@ impl CallReader {
     }
 }
 
-/// What stands behind an opening tag.
+/// Contents after an opening tag.
 enum Tagged {
-    /// A call, and the length of what it takes, closing tag included.
+    /// Call and its length in bytes, closing tag included.
     Call(Call, usize),
     Incomplete,
     Malformed,
@@ -166,7 +166,7 @@ fn call(value: Value) -> Option<Call> {
     }
 }
 
-/// The length of the longest end of `text` that `tag` begins with. Tags are ASCII.
+/// Length of the longest suffix of `text` that is a proper prefix of `tag`. Tags are ASCII.
 fn overlap(text: &str, tag: &str) -> usize {
     (1..tag.len()).rev().find(|&length| text.ends_with(&tag[..length])).unwrap_or(0)
 }
@@ -179,7 +179,7 @@ mod tests {
 
     use super::*;
 
-    /// The text and the calls, wherever the text is cut, in the order of what was given.
+    /// Texts and calls in the order in which they were returned, the same wherever the text is cut.
     fn read(text: &str, tagged: bool) -> (Vec<String>, Vec<String>) {
         let tools = [json!({ "type": "function", "function": { "name": "f" } }).as_object().unwrap().clone()];
         let read = |pieces: &[&str]| {

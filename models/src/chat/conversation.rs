@@ -1,75 +1,75 @@
 //! Conversations: messages, and the tools that the model may call.
 //!
-//! A message is an object of JSON, and a template sees it as it was given: a key that is not there is undefined, and
-//! keys stay in order. Two things are put as templates expect them, which clients of OpenAI's API send otherwise, as
-//! other servers do it: a content of text parts becomes one text, and the arguments of a call, if they are the text of
-//! a JSON object, become that object.
+//! A message is a JSON object that the template sees unchanged: absent keys are undefined, and keys keep their order.
+//! Two forms that clients of OpenAI's API send are normalized, as other servers do: a content of text parts becomes one
+//! string, and call arguments that are the text of a JSON object become that object.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// What a model may call, as JSON: `{"type": "function", "function": {"name", "description", "parameters"}}`, where
-/// `parameters` is a JSON schema. Templates see it as it was given.
+/// Tool that a model may call, as JSON: `{"type": "function", "function": {"name", "description", "parameters"}}`,
+/// where `parameters` is a JSON schema. Templates see it unchanged.
 pub type Tool = Map<String, Value>;
 
-/// A conversation whose next message is the assistant's.
+/// Conversation whose next message is the assistant's.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Conversation {
-    /// What was said so far.
+    /// Messages so far, oldest first.
     pub messages: Vec<Message>,
-    /// What the assistant may call. Without any, a template sees none.
+    /// Tools that the assistant may call. If empty, the template's `tools` is none.
     #[serde(default)]
     pub tools: Vec<Tool>,
 }
 
-/// One message of a conversation: its `role`, mostly a `content`, and what else a template reads, such as the
-/// assistant's `tool_calls`, or `tool_call_id` and `name` of a tool's result.
+/// One message of a conversation: its `role`, usually a `content`, and other keys that templates read, such as the
+/// assistant's `tool_calls`, or `tool_call_id` and `name` of a tool result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Map<String, Value>", into = "Map<String, Value>")]
 pub struct Message {
-    /// `role` is a text. `content` is a text, null or absent. Each entry of `tool_calls` is an object.
+    /// Keys of the message. `role` is a string. `content` is a string, null or absent. Each entry of `tool_calls` is an
+    /// object.
     fields: Map<String, Value>,
 }
 
-/// Why an object is no message.
+/// Reasons to reject an object as a message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {
-    /// Nobody says it.
+    /// The `role` is missing or not a string.
     #[error("a message must have a role")]
     Role,
-    /// It says something else than text.
+    /// The `content` is neither a string, null nor a list.
     #[error("the content of a message must be text")]
     Content,
-    /// A part of it is something else than text.
+    /// A part of the content is not text. Holds the part's type.
     #[error("a message can hold text only, not {0}")]
     Part(String),
-    /// Its calls are none.
+    /// The `tool_calls` are not a list of objects.
     #[error("tool_calls must be a list of objects")]
     Calls,
 }
 
 impl Message {
-    /// A message of text.
+    /// Creates a message with a role and a text.
     #[must_use]
     pub fn new(role: &str, content: &str) -> Self {
         let fields = [("role", role), ("content", content)];
         Self { fields: fields.into_iter().map(|(name, text)| (name.to_owned(), json!(text))).collect() }
     }
 
-    /// Who says it: `system`, `user`, `assistant` or `tool`, as a rule.
+    /// Role of the author: usually `system`, `user`, `assistant` or `tool`.
     #[must_use]
     pub fn role(&self) -> &str {
         self.fields.get("role").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// What it says, if it is text.
+    /// Content of the message, if it is a string.
     #[must_use]
     pub fn content(&self) -> Option<&str> {
         self.fields.get("content").and_then(Value::as_str)
     }
 
-    /// Whether it calls tools or is what one of them gave.
+    /// Returns whether the message calls tools or is the result of a tool.
     #[must_use]
     pub fn is_about_tools(&self) -> bool {
         let calls = self.fields.get("tool_calls").and_then(Value::as_array);
@@ -108,7 +108,7 @@ impl From<Message> for Map<String, Value> {
     }
 }
 
-/// The text of parts, `{"type": "text", "text"}`.
+/// Concatenated text of parts `{"type": "text", "text"}`.
 fn joined(content: &Value) -> Result<String, MessageError> {
     let Value::Array(parts) = content else { return Err(MessageError::Content) };
     let text = |part: &Value| match (part["type"].as_str(), part["text"].as_str()) {
@@ -118,7 +118,8 @@ fn joined(content: &Value) -> Result<String, MessageError> {
     parts.iter().map(text).collect()
 }
 
-/// Older conversations have what is called in the call itself, not in its `function`.
+/// Parses arguments that are given as JSON text. Older conversations have the name and arguments in the call itself,
+/// not in its `function`.
 fn read_arguments(call: &mut Map<String, Value>) {
     let called = match call.get_mut("function") {
         Some(Value::Object(function)) => function,
@@ -133,7 +134,7 @@ fn read_arguments(call: &mut Map<String, Value>) {
 }
 
 impl Conversation {
-    /// A conversation with every text changed, keys included.
+    /// Returns the conversation with `change` applied to every string, keys included.
     pub(super) fn map(&self, change: &impl Fn(&str) -> String) -> Self {
         let messages = self.messages.iter().map(|message| Message { fields: map_object(&message.fields, change) });
         let tools = self.tools.iter().map(|tool| map_object(tool, change));

@@ -1,100 +1,91 @@
-//! What templates have of Python: its printing, its JSON and its dates.
+//! Python features for chat templates: printing, methods, operators, JSON and dates.
 
 use std::fmt::Write;
 
 use chrono::DateTime;
 use minijinja::{
     Environment, Error, ErrorKind, Output, State, Value,
-    value::{Kwargs, ValueKind},
+    value::{Kwargs, Rest, ValueKind},
 };
-use minijinja_contrib::pycompat;
+use minijinja_contrib::{filters, globals};
 
-/// What transformers gives to templates. The time is the variable `now`, in seconds since 1970.
+use self::format::Style;
+
+mod format;
+mod methods;
+mod operators;
+
+pub(super) use self::operators::rewritten;
+
+/// Configures an environment with what transformers offers to templates. The time is the variable `now`, in seconds
+/// since 1970.
 pub(super) fn add_to(environment: &mut Environment<'_>) {
     environment.set_trim_blocks(true);
     environment.set_lstrip_blocks(true);
-    environment.set_unknown_method_callback(pycompat::unknown_method_callback);
+    environment.set_unknown_method_callback(methods::call);
     environment.set_formatter(|out: &mut Output<'_>, _: &State<'_, '_>, value: &Value| {
-        let mut text = String::new();
-        print(&mut text, value, false);
-        out.write_str(&text).map_err(Error::from)
+        out.write_str(&format::text(value)).map_err(Error::from)
     });
     environment.add_filter("tojson", to_json);
+    environment.add_filter("string", |value: &Value| format::text(value));
+    environment
+        .add_filter("format", |template: &str, args: Rest<Value>| format::format(Style::Percent, template, &args));
+    environment.add_filter("join", join);
+    environment.add_filter("truncate", filters::truncate);
+    environment.add_test("sequence", |value: &Value| {
+        matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable | ValueKind::Map | ValueKind::String)
+    });
+    environment.add_test("number", |value: &Value| matches!(value.kind(), ValueKind::Number | ValueKind::Bool));
+    environment.add_filter("wordcount", |text: &str| text.split_whitespace().count());
+    environment.add_filter("int", int);
+    environment.add_filter("round", round);
+    environment.add_function("cycler", |items: Rest<Value>| globals::cycler(items.0));
+    environment.add_function("joiner", globals::joiner);
     environment.add_function("raise_exception", |reason: String| -> Result<String, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, reason))
     });
     environment.add_function("strftime_now", strftime_now);
 }
 
-/// As Python prints: at the top strings are as they are, within lists they are quoted.
-fn print(out: &mut String, value: &Value, quoted: bool) {
-    let mut list = |open: char, close: char, write: &dyn Fn(&mut String, Value)| {
-        out.push(open);
-        for (index, item) in value.try_iter().into_iter().flatten().enumerate() {
-            if index > 0 {
-                out.push_str(", ");
-            }
-            write(out, item);
-        }
-        out.push(close);
+/// Converts to an integer; what is none becomes `default`.
+fn int(value: &Value, default: Option<Value>) -> Value {
+    let number = match value.as_str() {
+        Some(text) => text.trim().parse().ok(),
+        None => f64::try_from(value.clone()).ok(),
     };
-    match value.kind() {
-        ValueKind::Undefined => {}
-        ValueKind::None => out.push_str("None"),
-        ValueKind::Bool => out.push_str(if value.is_true() { "True" } else { "False" }),
-        ValueKind::String if quoted => quote(out, value.as_str().unwrap_or_default()),
-        ValueKind::Number if !value.is_integer() => match f64::try_from(value.clone()) {
-            Ok(number) if number.is_finite() => out.push_str(&float(number)),
-            _ => {
-                let _ = write!(out, "{value}");
-            }
-        },
-        ValueKind::Seq => list('[', ']', &|out, item| print(out, &item, true)),
-        ValueKind::Map => list('{', '}', &|out, key| {
-            print(out, &key, true);
-            out.push_str(": ");
-            print(out, &value.get_item(&key).unwrap_or_default(), true);
-        }),
-        _ => {
-            let _ = write!(out, "{value}");
-        }
+    match (value.as_i64(), value.as_str().and_then(|text| text.trim().parse::<i64>().ok()), number) {
+        (Some(integer), ..) | (None, Some(integer), _) => Value::from(integer),
+        (None, None, Some(number)) => Value::from(number.trunc() as i64),
+        (None, None, None) => default.unwrap_or_else(|| Value::from(0)),
     }
 }
 
-/// Python's `repr` of a string.
-fn quote(out: &mut String, text: &str) {
-    let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
-    out.push(quote);
-    for c in text.chars() {
-        match c {
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\\' => out.push_str("\\\\"),
-            c if c == quote => out.extend(['\\', c]),
-            c => out.push(c),
-        }
-    }
-    out.push(quote);
+/// Rounds to `precision` digits after the point, halves to the even digit as Python does.
+fn round(number: f64, precision: Option<i32>) -> f64 {
+    let scale = 10_f64.powi(precision.unwrap_or(0));
+    (number * scale).round_ties_even() / scale
 }
 
-/// Python's `repr` of a finite float: the shortest digits, with an exponent below 10⁻⁴ and from 10¹⁶ on.
-fn float(number: f64) -> String {
-    let scientific = format!("{number:e}");
-    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    match exponent.parse().unwrap_or(0) {
-        -4..=15 => format!("{number:?}"),
-        exponent => format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, i32::abs(exponent)),
-    }
+/// Joins the text of values, or of an attribute of theirs.
+fn join(values: &Value, separator: Option<String>, named: Kwargs) -> Result<String, Error> {
+    let separator = separator.map_or_else(|| named.get("d"), |separator| Ok(Some(separator)))?.unwrap_or_default();
+    let attribute: Option<String> = named.get("attribute")?;
+    named.assert_all_used()?;
+    let text = |value: Value| match &attribute {
+        Some(name) => value.get_attr(name).map(|value| format::text(&value)),
+        None => Ok(format::text(&value)),
+    };
+    let texts: Vec<String> = values.try_iter()?.map(text).collect::<Result<_, _>>()?;
+    Ok(texts.join(&separator))
 }
 
-/// Python's `json.dumps` with `ensure_ascii=False`, which is transformers' `tojson`: spaces behind commas and colons,
-/// and nothing is escaped for HTML.
+/// Equivalent of transformers' `tojson`, which is Python's `json.dumps` with `ensure_ascii=False`: spaces after commas
+/// and colons, no HTML escapes.
 fn to_json(value: &Value, named: Kwargs) -> Result<String, Error> {
     let indent: Option<usize> = named.get("indent")?;
     let separators: Option<Vec<String>> = named.get("separators")?;
     let sorted: Option<bool> = named.get("sort_keys")?;
-    // It is never otherwise.
+    // Accepted and ignored: output is never escaped to ASCII.
     let _: Option<bool> = named.get("ensure_ascii")?;
     named.assert_all_used()?;
     let (item, key) = match separators.as_deref() {
@@ -107,15 +98,15 @@ fn to_json(value: &Value, named: Kwargs) -> Result<String, Error> {
     Ok(json)
 }
 
-/// How JSON is laid out.
+/// Layout of JSON output, as for Python's `json.dumps`.
 struct Layout<'a> {
-    /// Spaces a level; without it all stands on one line.
+    /// Spaces per level of indentation; without it the output is one line.
     indent: Option<usize>,
-    /// Behind a value that another follows.
+    /// Separator between items.
     item: &'a str,
-    /// Between a key and its value.
+    /// Separator between a key and its value.
     key: &'a str,
-    /// Whether keys are sorted.
+    /// True if keys are sorted.
     sorted: bool,
 }
 
@@ -125,7 +116,7 @@ impl Layout<'_> {
             ValueKind::None => out.push_str("null"),
             ValueKind::Bool => out.push_str(if value.is_true() { "true" } else { "false" }),
             ValueKind::String => out.push_str(&text(value)?),
-            ValueKind::Number => print(out, value, false),
+            ValueKind::Number => out.push_str(&format::text(value)),
             ValueKind::Seq | ValueKind::Iterable => {
                 let items = value.try_iter()?;
                 self.list(out, ['[', ']'], depth, items, |out, item| self.write(out, &item, depth + 1))?;
@@ -178,13 +169,13 @@ impl Layout<'_> {
     }
 }
 
-/// A string of JSON.
+/// JSON string literal of a value.
 fn text(value: &Value) -> Result<String, Error> {
     let wrong = |error: serde_json::Error| Error::new(ErrorKind::InvalidOperation, error.to_string());
     serde_json::to_string(&value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned)).map_err(wrong)
 }
 
-/// The date and time that the conversation is said to be at.
+/// Formats the current date and time, which is the variable `now`.
 fn strftime_now(state: &State<'_, '_>, format: String) -> Result<String, Error> {
     let now = state.lookup("now").and_then(|now| i64::try_from(now).ok()).unwrap_or_default();
     let wrong = || Error::new(ErrorKind::InvalidOperation, format!("{format:?} is no format of a date"));
@@ -195,34 +186,4 @@ fn strftime_now(state: &State<'_, '_>, format: String) -> Result<String, Error> 
 }
 
 #[cfg(test)]
-mod tests {
-    #[cfg(target_arch = "wasm32")]
-    use wasm_bindgen_test::wasm_bindgen_test as test;
-
-    use super::*;
-
-    /// What CPython 3.12 and Jinja 3.1 print, `tojson` being transformers'.
-    #[test]
-    fn values_are_printed_as_python_prints_them() {
-        let mut environment = Environment::new();
-        add_to(&mut environment);
-        let context = minijinja::context! { now => 1_795_392_000 };
-        for (source, expected) in [
-            ("{{ ['a', \"it's\", 1, 2.5, true, none] }}", "['a', \"it's\", 1, 2.5, True, None]"),
-            ("{{ {'k': ['v'], 'n': {}} }}", "{'k': ['v'], 'n': {}}"),
-            ("{{ ['a\\nb', '\\\\'] }}{{ missing }}|{{ 'plain' }}", "['a\\nb', '\\\\']|plain"),
-            ("{{ {'b': 1, 'a': '<é>\\n'} | tojson }}", "{\"b\": 1, \"a\": \"<é>\\n\"}"),
-            ("{{ {'b': 1, 'a': 2} | tojson(sort_keys=true) }}", "{\"a\": 2, \"b\": 1}"),
-            ("{{ {'a': [1, 2]} | tojson(separators=(',', ':')) }}", "{\"a\":[1,2]}"),
-            ("{{ {'a': [1], 'b': []} | tojson(indent=2) }}", "{\n  \"a\": [\n    1\n  ],\n  \"b\": []\n}"),
-            ("{{ [1.0, 1e16, 1.5e-5, 0.0001, 1e15] }}", "[1.0, 1e+16, 1.5e-05, 0.0001, 1000000000000000.0]"),
-            ("{{ [1.0, 1e16, -2.5, 7] | tojson }}", "[1.0, 1e+16, -2.5, 7]"),
-            ("{{ strftime_now('%d %b %Y') }}", "23 Nov 2026"),
-        ] {
-            assert_eq!(environment.render_str(source, &context).unwrap(), expected, "{source}");
-        }
-        for refused in ["{{ strftime_now('%!') }}", "{{ missing | tojson }}", "{{ [] | tojson(separators=',') }}"] {
-            assert!(environment.render_str(refused, &context).is_err(), "{refused}");
-        }
-    }
-}
+mod tests;

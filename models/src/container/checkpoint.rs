@@ -1,9 +1,8 @@
-//! The files of a Hugging Face checkpoint: where they are, and how they become one.
+//! Files of a Hugging Face checkpoint, and their combination into one file.
 //!
-//! A checkpoint is a folder: settings in `config.json` and beside it, weights in `model.safetensors` or in several
-//! files that an index names. Who downloads a model as one stream of bytes gets it
-//! [in one file](checkpoint_in_one_file): safetensors whose metadata has the settings' texts under the names of their
-//! files.
+//! A checkpoint is a folder with settings in `config.json` and other files, and weights in `model.safetensors` or in
+//! several files named by an index. Clients that download a model as one stream get it [in one
+//! file](checkpoint_in_one_file): safetensors whose metadata holds the texts of the settings files under their names.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -20,21 +19,21 @@ use super::{
 };
 use crate::{error::LoadError, family::config::ModelConfig};
 
-/// The files that say how a model computes, what ends its texts, and what begins its prompts.
+/// Settings files: computation, end-of-text tokens, and begin-of-sequence token.
 const TEXTS: [&str; 3] = ["config.json", "generation_config.json", "tokenizer_config.json"];
-/// What says in which files the weights are.
+/// File that maps each tensor to its weight file.
 const INDEX: &str = "model.safetensors.index.json";
-/// What a safetensors header's length is a multiple of.
+/// Alignment of the length of a safetensors header, in bytes.
 const ALIGNMENT: usize = 8;
 
-/// A checkpoint whose weights are there.
+/// Checkpoint folder and its existing weight files.
 pub(super) struct Checkpoint {
     folder: PathBuf,
     weights: Vec<PathBuf>,
 }
 
 impl Checkpoint {
-    /// The one in the folder `path`, or whose only file of weights that is.
+    /// Finds the checkpoint in the folder `path`, or the one with the single weight file `path`.
     pub(super) fn at(path: &Path) -> Result<Self, LoadError> {
         let is_safetensors = path.extension().is_some_and(|extension| extension == "safetensors");
         if !is_safetensors && !path.is_dir() {
@@ -55,7 +54,7 @@ impl Checkpoint {
         Ok(Self { folder: folder.to_owned(), weights })
     }
 
-    /// The bytes of a file beside the weights, if it is there.
+    /// Contents of a file next to the weights, if it exists.
     pub(super) fn beside(&self, name: &str) -> Result<Option<Vec<u8>>, LoadError> {
         match fs::read(self.folder.join(name)) {
             Ok(bytes) => Ok(Some(bytes)),
@@ -64,7 +63,7 @@ impl Checkpoint {
         }
     }
 
-    /// The files of weights, and how many bytes each has.
+    /// Opened weight files, with their sizes in bytes.
     pub(super) fn files(&self) -> Result<Vec<(File, u64)>, LoadError> {
         let open = |path: &PathBuf| {
             let file = File::open(path)?;
@@ -74,7 +73,7 @@ impl Checkpoint {
         self.weights.iter().map(open).collect()
     }
 
-    /// The only file of weights.
+    /// Opened weight file of a checkpoint that has exactly one.
     pub(super) fn only_file(&self) -> Result<File, LoadError> {
         match &self.weights[..] {
             [path] => Ok(File::open(path)?),
@@ -82,17 +81,17 @@ impl Checkpoint {
         }
     }
 
-    /// Says that there is no `config.json`.
+    /// Error for a checkpoint without `config.json`.
     pub(super) fn without_settings(&self) -> LoadError {
         incomplete(&self.folder)
     }
 }
 
-/// The bytes of a file that has all of a checkpoint which [`Model::open`](crate::Model::open) opens, as a
-/// [`ModelLoader`](crate::ModelLoader) takes them.
+/// Combines a checkpoint into the bytes of a single file for [`ModelLoader`](crate::ModelLoader). `path` is as in
+/// [`Model::open`](crate::Model::open).
 ///
 /// # Errors
-/// As for [`Model::open`](crate::Model::open), as far as names and headers go.
+/// As for [`Model::open`](crate::Model::open), except that tensor data are not checked.
 pub fn checkpoint_in_one_file(path: &Path) -> Result<Vec<u8>, LoadError> {
     let checkpoint = Checkpoint::at(path)?;
     let mut texts = HashMap::new();
@@ -112,7 +111,7 @@ pub fn checkpoint_in_one_file(path: &Path) -> Result<Vec<u8>, LoadError> {
         let mut header: SafetensorsHeader<ModelConfig> = SafetensorsHeader::with_settings_within(Some(*bytes));
         read_header(&mut header, &mut BufReader::new(&mut *file))?;
         let metadata = header.metadata()?;
-        // In the order of their data, as the container wants them.
+        // Tensors in the order of their data, as the container requires.
         for name in metadata.offset_keys() {
             let Some(info) = metadata.info(&name) else { continue };
             let mut info = info.clone();
@@ -125,7 +124,7 @@ pub fn checkpoint_in_one_file(path: &Path) -> Result<Vec<u8>, LoadError> {
     }
     let mut json = serde_json::to_vec(&Metadata::new(Some(texts), tensors)?)?;
     json.resize(json.len().next_multiple_of(ALIGNMENT), b' ');
-    // One copy of the weights, which may be most of the memory.
+    // Holds one copy of the weights, which may be most of the memory.
     let mut bytes = Vec::with_capacity(size_of::<u64>() + json.len() + end);
     bytes.extend((json.len() as u64).to_le_bytes());
     bytes.extend(json);
@@ -135,7 +134,7 @@ pub fn checkpoint_in_one_file(path: &Path) -> Result<Vec<u8>, LoadError> {
     Ok(bytes)
 }
 
-/// The names of the files that an index names.
+/// Weight files named by an index.
 fn shard_names(index: &[u8]) -> Result<BTreeSet<String>, LoadError> {
     #[derive(serde::Deserialize)]
     struct Index {
@@ -145,14 +144,14 @@ fn shard_names(index: &[u8]) -> Result<BTreeSet<String>, LoadError> {
     Ok(weight_map.into_values().collect())
 }
 
-/// An index that is not trusted names files of its folder only.
+/// Path of a weight file. An untrusted index may only name files in its own folder.
 fn shard(folder: &Path, name: String) -> Result<PathBuf, LoadError> {
     let path = folder.join(&name);
     let is_plain = Path::new(&name).file_name().is_some_and(|plain| plain == &*name);
     if is_plain && path.is_file() { Ok(path) } else { Err(LoadError::MissingShard { name }) }
 }
 
-/// Says what a folder has in place of a checkpoint.
+/// Error that lists the weights found in a folder without a complete checkpoint.
 fn incomplete(folder: &Path) -> LoadError {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();

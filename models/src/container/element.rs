@@ -1,7 +1,7 @@
-//! How weights are stored: element types of GGUF files, some of which are shared with safetensors.
+//! Element types of weights in GGUF files, some of which also occur in safetensors.
 //!
-//! Block types store a fixed number of consecutive elements of a row together, with scales that they share
-//! (`ggml-common.h` of <https://github.com/ggml-org/ggml>):
+//! Block types store a fixed number of consecutive elements of a row together, with shared scales (`ggml-common.h` of
+//! <https://github.com/ggml-org/ggml>):
 //!
 //! ```text
 //! Q4_0  d f16, 32 × 4 bits                     Q2_K  16 scales and minima of 4 + 4 bits, 256 × 2 bits, d, dmin f16
@@ -17,25 +17,25 @@
 
 use std::fmt;
 
-/// The type of a tensor's elements.
+/// Element type of a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(non_camel_case_types, reason = "the names that GGUF gives them")]
 pub enum ElementType {
-    /// 32-bit floats.
+    /// Single precision (32-bit float).
     F32,
-    /// IEEE half precision.
+    /// Half precision (IEEE 16-bit float).
     F16,
-    /// The upper half of 32-bit floats.
+    /// Upper half of a 32-bit float (bfloat16).
     BF16,
-    /// 4 bits, one scale for 32.
+    /// 4 bits, one scale per 32 elements.
     Q4_0,
-    /// 4 bits, scale and minimum for 32.
+    /// 4 bits, scale and minimum per 32 elements.
     Q4_1,
-    /// 5 bits, one scale for 32.
+    /// 5 bits, one scale per 32 elements.
     Q5_0,
-    /// 5 bits, scale and minimum for 32.
+    /// 5 bits, scale and minimum per 32 elements.
     Q5_1,
-    /// 8 bits, one scale for 32.
+    /// 8 bits, one scale per 32 elements.
     Q8_0,
     /// 2 bits, scales and minima in blocks of 256.
     Q2_K,
@@ -47,19 +47,19 @@ pub enum ElementType {
     Q5_K,
     /// 6 bits, scales in blocks of 256.
     Q6_K,
-    /// 4 bits that name one of sixteen values, one scale for 32.
+    /// 4 bits that index one of 16 values, one scale per 32 elements.
     IQ4_NL,
-    /// 4 bits that name one of sixteen values, scales in blocks of 256.
+    /// 4 bits that index one of 16 values, scales in blocks of 256.
     IQ4_XS,
-    /// 4-bit floats, one power of two for 32 (OCP Microscaling).
+    /// 4-bit floats, one power of two per 32 elements (OCP Microscaling).
     MXFP4,
 }
 
-/// What is known of a type.
+/// Properties of an element type.
 struct Row {
     element: ElementType,
     name: &'static str,
-    /// In a GGUF tensor directory (`ggml_type`).
+    /// Code in a GGUF tensor directory (`ggml_type`).
     code: u32,
     block_len: usize,
     block_bytes: usize,
@@ -69,7 +69,7 @@ const fn row(element: ElementType, name: &'static str, code: u32, block_len: usi
     Row { element, name, code, block_len, block_bytes }
 }
 
-/// Every type, in the order of [`ElementType`].
+/// Properties of every type, in the order of [`ElementType`].
 const TABLE: [Row; 16] = [
     row(ElementType::F32, "F32", 0, 1, 4),
     row(ElementType::F16, "F16", 1, 1, 2),
@@ -94,36 +94,36 @@ impl ElementType {
         &TABLE[self as usize]
     }
 
-    /// The type with this code in a GGUF tensor directory (`ggml_type`).
+    /// Type with this code in a GGUF tensor directory (`ggml_type`).
     pub(crate) fn from_gguf_code(code: u32) -> Option<Self> {
         TABLE.iter().find(|row| row.code == code).map(|row| row.element)
     }
 
-    /// The type's code in a GGUF tensor directory (`ggml_type`).
+    /// Code of the type in a GGUF tensor directory (`ggml_type`).
     #[must_use]
     pub const fn gguf_code(self) -> u32 {
         self.row().code
     }
 
-    /// Elements of a block; 1 if the type has none.
+    /// Number of elements per block; 1 for types without blocks.
     #[must_use]
     pub const fn block_len(self) -> usize {
         self.row().block_len
     }
 
-    /// Bytes of a block; of an element if the type has none.
+    /// Number of bytes per block, or per element for types without blocks.
     #[must_use]
     pub const fn block_bytes(self) -> usize {
         self.row().block_bytes
     }
 
-    /// Bytes of a row of `elements`, which are whole blocks.
+    /// Number of bytes in a row of `elements`, which must be whole blocks.
     #[must_use]
     pub const fn row_bytes(self, elements: usize) -> usize {
         elements / self.block_len() * self.block_bytes()
     }
 
-    /// The name in GGUF's documentation.
+    /// Name of the type in GGUF's documentation.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.row().name

@@ -1,4 +1,4 @@
-//! A file of which only its bytes say what it is: GGUF, or a checkpoint in one file.
+//! Detection of a file's format by its first bytes: GGUF, or a checkpoint in one file.
 
 use super::{
     gguf::GgufHeader,
@@ -8,13 +8,13 @@ use super::{
 };
 use crate::{error::LoadError, family::description::Description};
 
-/// Bytes that tell the two apart: the length of a safetensors header as a u64, and the brace that it begins with. The
-/// four letters that GGUF begins with would be a header of more than a gigabyte.
+/// Number of bytes that determine the format: the length of a safetensors header as a u64, and its opening brace. The
+/// magic bytes of GGUF would be the length of a header of more than a gigabyte.
 const TELLING_BYTES: usize = 9;
 
-/// What a file says before its tensors.
+/// Header of a file in either format.
 pub(crate) enum FileHeader<D> {
-    /// Its first bytes.
+    /// Format still unknown, with the first bytes of the file.
     Unknown {
         beginning: Vec<u8>,
         total_bytes: Option<u64>,
@@ -24,12 +24,12 @@ pub(crate) enum FileHeader<D> {
 }
 
 impl<D: Description> FileHeader<D> {
-    /// `total_bytes` is the file's length, if it is known.
+    /// Creates a header for a file of `total_bytes`, if its length is known.
     pub(crate) fn new(total_bytes: Option<u64>) -> Self {
         Self::Unknown { beginning: Vec::new(), total_bytes }
     }
 
-    /// What a file that begins so is read as: what is neither fails as GGUF.
+    /// Header for a file with these first bytes. A file in neither format fails as GGUF.
     fn told_by(beginning: &[u8], total_bytes: Option<u64>) -> Self {
         match beginning.get(TELLING_BYTES - 1) {
             Some(b'{') if !beginning.starts_with(b"GGUF") => {

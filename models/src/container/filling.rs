@@ -1,7 +1,7 @@
-//! Bytes of a stream to where they stay.
+//! Transfer of tensor data from a stream to its final place.
 //!
-//! Whatever the pieces are that the stream comes in, a tensor is handed on in strips: straight from the piece where
-//! it holds a whole strip, else through a buffer of one. Beyond the weights themselves there is never more than that.
+//! The stream may be cut anywhere. A tensor is passed on in strips: directly from a piece that holds a whole strip,
+//! otherwise through a buffer of one strip. Additional memory never exceeds that.
 
 use std::collections::BTreeMap;
 
@@ -14,39 +14,39 @@ use super::{
 };
 use crate::error::LoadError;
 
-/// Memory that a tensor gets ahead of its bytes if the length of the file is not known, unless it has already
-/// proved to be longer: a file that lies costs no more than this, one that does not is rarely moved.
+/// Memory allocated for a tensor ahead of its bytes if the file's length is unknown. A tensor that has already proved
+/// longer may double. A false length costs at most this much, and data of a true one are rarely moved.
 const UNPROVED_BYTES: u64 = 64 << 20;
-/// Bytes of columns that are taken together.
+/// Number of bytes per strip of a tensor stored as columns.
 const COLUMNS_STRIP: usize = 64 << 10;
-/// Elements of a vector that are widened together.
+/// Number of vector elements widened at a time.
 const VECTOR_STRIP: usize = 4096;
 
-/// Weights that are being loaded.
+/// Weights while they are loaded.
 pub(super) struct Filling<B: MatrixBuilder> {
-    /// In the order of the file; those before `next` are done or under way.
+    /// Tensors in file order; those before `next` are done or in progress.
     plan: Vec<Planned>,
     next: usize,
-    /// The tensor of `plan[next - 1]`, and of those before it that are columns of the same, while its bytes come.
+    /// Tensor being filled. It holds `plan[next - 1]`, and weights before that are columns of the same tensor.
     tensor: Option<Tensor<B>>,
-    /// The beginning of a strip that was cut.
+    /// Beginning of a strip that was cut.
     strip: Vec<u8>,
-    /// Bytes of the file that have come.
+    /// Number of bytes of the file seen so far.
     position: u64,
-    /// Whether the file is known to be long enough for the plan.
+    /// True if the file is known to be long enough for the plan.
     length_known: bool,
     memory: B::Memory,
     parts: Parts<B::Matrix>,
 }
 
-/// A tensor whose bytes come.
+/// Tensor whose bytes are arriving.
 struct Tensor<B> {
     builder: Builder<B>,
-    /// How many weights of the plan it has.
+    /// Number of planned weights in this tensor.
     weights: usize,
-    /// Bytes that have been handed on.
+    /// Number of bytes passed on.
     done: u64,
-    /// Bytes that there is memory for, `done` included.
+    /// Number of bytes with allocated memory, including `done`.
     room: u64,
 }
 
@@ -57,7 +57,7 @@ enum Builder<B> {
         len: usize,
         values: Vec<f32>,
     },
-    /// Weights that are columns: known only once all rows are there.
+    /// Weights stored as columns, which are complete only once all rows are.
     Columns {
         size: usize,
         bytes: Vec<u8>,
@@ -65,8 +65,8 @@ enum Builder<B> {
 }
 
 impl<B: MatrixBuilder> Filling<B> {
-    /// `plan` is in the order of the file, of which `position` bytes have gone. If `length_known`, the file is known
-    /// to have all the bytes that the plan wants.
+    /// Creates the state after `position` bytes of the file. `plan` is in file order. `length_known`: the file is known
+    /// to hold all planned bytes.
     pub(super) fn new(plan: Vec<Planned>, position: u64, length_known: bool) -> Self {
         let memory = B::memory(plan.iter().filter_map(Planned::matrix_bytes));
         let parts = Parts { matrices: BTreeMap::new(), vectors: BTreeMap::new() };
@@ -78,11 +78,11 @@ impl<B: MatrixBuilder> Filling<B> {
         loop {
             let Some(mut tensor) = self.tensor.take() else {
                 let Some(planned) = self.plan.get(self.next) else {
-                    // What follows the last tensor is padding.
+                    // Bytes after the last tensor are padding.
                     self.position += input.len() as u64;
                     return Ok(());
                 };
-                // No tensor begins before the position: they do not overlap.
+                // Tensors do not overlap, so none starts before the position.
                 let gap = planned.start - self.position;
                 take(&mut self.position, &mut input, usize::try_from(gap).unwrap_or(usize::MAX));
                 if input.is_empty() {
@@ -119,9 +119,9 @@ impl<B: MatrixBuilder> Filling<B> {
         }
     }
 
-    /// All weights, if the file has ended behind the last of them.
+    /// Returns all weights, if the file has not ended before the last one.
     pub(super) fn finish(self) -> Result<Parts<B::Matrix>, LoadError> {
-        // A tensor that is still under way lacks bytes: whatever is complete has been put aside.
+        // A tensor in progress lacks bytes: complete ones have been moved to `parts`.
         let missing = self.next - usize::from(self.tensor.is_some());
         match self.plan.get(missing) {
             None => Ok(self.parts),
@@ -135,7 +135,7 @@ impl<B: MatrixBuilder> Filling<B> {
     }
 }
 
-/// Takes up to `count` bytes off `input`, which is at `position`.
+/// Takes up to `count` bytes from `input` and advances `position`.
 fn take<'i>(position: &mut u64, input: &mut &'i [u8], count: usize) -> &'i [u8] {
     let (taken, rest) = input.split_at(count.min(input.len()));
     *position += taken.len() as u64;
@@ -155,7 +155,7 @@ impl<B: MatrixBuilder> Tensor<B> {
         Ok(Self { builder, weights, done: 0, room: 0 })
     }
 
-    /// Bytes of the next strip; 0 if there is none.
+    /// Size of the next strip in bytes; 0 after the last one.
     fn strip_bytes(&self) -> usize {
         match &self.builder {
             Builder::Matrix(builder) => builder.strip_bytes(),
@@ -164,8 +164,8 @@ impl<B: MatrixBuilder> Tensor<B> {
         }
     }
 
-    /// Makes sure that there is memory for a strip of `strip_bytes`, which have come: for all that is missing if the
-    /// file is known to hold it, else for as much as has proved to be there.
+    /// Allocates memory for a strip of `strip_bytes`. If the file is known to be long enough, all missing memory is
+    /// allocated, otherwise as much as the bytes seen so far justify.
     fn make_room(
         &mut self,
         planned: &Planned,
@@ -210,13 +210,13 @@ impl<B: MatrixBuilder> Tensor<B> {
                 ElementType::BF16 => {
                     values.extend(bytes.as_chunks().0.iter().map(|&x| bf16::from_le_bytes(x).to_f32()));
                 }
-                // The plan has no vectors of other types.
+                // Vectors of other types are excluded by the plan.
                 _ => values.extend(bytes.as_chunks().0.iter().map(|&x| f32::from_le_bytes(x))),
             },
         }
     }
 
-    /// Puts the tensor's `weights` aside.
+    /// Moves the tensor's weights to `parts`.
     fn finish(
         self,
         weights: &[Planned],
@@ -243,14 +243,14 @@ impl<B: MatrixBuilder> Tensor<B> {
     }
 }
 
-/// A matrix of which nothing has come.
+/// Builder for a matrix without any data yet.
 fn matrix<B: MatrixBuilder>(planned: &Planned, outputs: usize, inputs: usize) -> Result<B, LoadError> {
     let Planned { element, name, .. } = planned;
     let unknown = || LoadError::TensorType { name: name.clone(), dtype: element.to_string() };
     B::new(*element, outputs, inputs).ok_or_else(unknown)
 }
 
-/// The matrix whose outputs are columns of `bytes`.
+/// Matrix whose outputs are columns of `bytes`.
 fn transposed<B: MatrixBuilder>(
     planned: &Planned,
     bytes: &[u8],

@@ -1,7 +1,6 @@
-//! The GGUF container: header, metadata and tensor directory of a file that is not trusted.
+//! GGUF container: header, metadata and tensor directory of an untrusted file.
 //!
-//! Specification: <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>. All integers are
-//! little-endian:
+//! Specification: <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>. All integers are little-endian:
 //!
 //! ```text
 //! "GGUF"  version u32  tensor count u64  metadata count u64
@@ -10,11 +9,10 @@
 //! padding to the alignment, then the tensors' data, each at its offset from here
 //! ```
 //!
-//! The bytes come in pieces that may end anywhere. They are read in items: a metadata entry without its array or
-//! long text, the head of an array, the length of an array's element, an entry of the directory. An item that is
-//! cut is kept (at most 70 kB) and read again once the bytes that it lacked are there: as often as it has fields,
-//! however the file was cut. Arrays and long texts are skipped as they pass. Nothing is allocated by a length or a
-//! count before the file has shown that many bytes.
+//! The bytes arrive in pieces that may end anywhere. They are parsed in items: a metadata entry without its array or
+//! long text, the head of an array, the length of an array's element, a directory entry. A cut item is kept (at most 70
+//! kB) and parsed again when its missing bytes arrive, at most once per field. Arrays and long texts are skipped.
+//! Nothing is allocated from a length or count before the file has delivered that many bytes.
 
 use std::collections::HashMap;
 
@@ -33,45 +31,46 @@ use crate::{
     },
 };
 
-/// Longest text value that is kept; longer ones are skipped.
+/// Longest text value to be stored; longer ones are skipped.
 const LONGEST_TEXT: u64 = 4096;
-/// Longest chat template that is kept. Published ones have up to 20 kB.
+/// Longest chat template to be stored, in bytes. Published ones have up to 20 kB.
 const LONGEST_TEMPLATE: u64 = 48 << 10;
-/// Most dimensions of a tensor.
+/// Maximum number of dimensions of a tensor.
 const MOST_DIMENSIONS: u32 = 4;
-/// Deepest nesting of arrays.
+/// Maximum nesting depth of arrays.
 const DEEPEST_ARRAY: usize = 4;
-/// Largest alignment of tensor data, in bytes.
+/// Maximum alignment of tensor data, in bytes.
 const LARGEST_ALIGNMENT: u64 = 1 << 16;
-/// Type code of a text.
+/// Type code of a string.
 const TEXT: u32 = 8;
 /// Type code of an array.
 const ARRAY: u32 = 9;
 
-/// What a GGUF file says before its tensors, while it is being read.
+/// Parser for the part of a GGUF file before its tensors.
 pub(crate) struct GgufHeader {
     metadata: Metadata,
-    /// Offsets are from the beginning of the data until the directory is complete, then from that of the file.
+    /// Entries of the tensor directory. Offsets are relative to the data until the directory is complete, then to the
+    /// file.
     tensors: HashMap<String, Entry>,
     total_bytes: Option<u64>,
     expects: Item,
     metadata_left: u64,
     tensors_left: u64,
-    /// The metadata key that is being read.
+    /// Key of the metadata entry in progress.
     key: String,
-    /// Arrays whose elements have lengths of their own, outermost first.
+    /// Arrays in progress whose elements have individual lengths, outermost first.
     arrays: Vec<Array>,
-    /// Bytes that are being skipped, and how many of them are still to come.
+    /// Bytes being skipped, and the number still to come.
     skipping: Option<(Claim, u64)>,
-    /// The beginning of an item that was cut.
+    /// Beginning of an item that was cut.
     cut: Vec<u8>,
-    /// What the cut item lacks.
+    /// Bytes that the cut item lacks.
     lacks: Option<Claim>,
-    /// Bytes taken so far, `cut` not counted.
+    /// Number of bytes consumed, excluding `cut`.
     position: u64,
 }
 
-/// What comes next.
+/// Kind of the next item.
 #[derive(Debug, Clone, Copy)]
 enum Item {
     Magic,
@@ -83,12 +82,12 @@ enum Item {
 struct Array {
     element: u32,
     left: u64,
-    /// The least that its elements take.
+    /// Minimum size of the array's elements.
     claim: Claim,
 }
 
 impl GgufHeader {
-    /// `total_bytes` is the file's length, if it is known.
+    /// Creates a parser for a file of `total_bytes`, if its length is known.
     pub(crate) fn new(total_bytes: Option<u64>) -> Self {
         Self {
             metadata: HashMap::new(),
@@ -106,11 +105,11 @@ impl GgufHeader {
         }
     }
 
-    /// Reads the next item from what was cut and `input`. False if all of `input` is taken and more is needed.
+    /// Parses the next item from `cut` and `input`. Returns false if all of `input` is consumed and more is needed.
     fn next_item(&mut self, input: &mut &[u8]) -> Result<bool, LoadError> {
         loop {
             if let Some(lacks) = &self.lacks {
-                // Only as much as is known to belong to the item.
+                // Take only bytes that are known to belong to the item.
                 let wanted = lacks.offset.saturating_add(lacks.needed) - self.position();
                 let (more, rest) = input.split_at(usize::try_from(wanted).map_or(input.len(), |n| n.min(input.len())));
                 self.cut.extend_from_slice(more);
@@ -145,7 +144,7 @@ impl GgufHeader {
         }
     }
 
-    /// Fails if the file is known to end before what it claims.
+    /// Fails if the file is known to end before the claimed bytes do.
     fn believe(&self, claim: &Claim) -> Result<(), LoadError> {
         match self.total_bytes {
             Some(total) if claim.offset.saturating_add(claim.needed) > total => Err(claim.truncated(total)),
@@ -158,7 +157,7 @@ impl GgufHeader {
         counts && self.arrays.is_empty()
     }
 
-    /// Reads one item and acts on it: either all of it or not at all.
+    /// Parses one item and applies it, completely or not at all.
     fn item(&mut self, fields: &mut Fields<'_>) -> Result<(), Stop> {
         match self.expects {
             Item::Magic => {
@@ -225,7 +224,7 @@ impl GgufHeader {
         Ok(())
     }
 
-    /// Skips `count` elements: at once if all have one size, else one by one.
+    /// Skips `count` elements: at once if they have a fixed size, otherwise one by one.
     fn enter_array(&mut self, fields: &Fields<'_>, element: u32, count: u64) -> Result<(), LoadError> {
         if self.arrays.len() >= DEEPEST_ARRAY {
             return Err(LoadError::OverLimit {
@@ -237,7 +236,7 @@ impl GgufHeader {
         match scalar_size(element) {
             Some(size) => self.skip(Some(fields.claim(&self.key, count.saturating_mul(size)))),
             None if element == TEXT || element == ARRAY => {
-                // Every element takes at least its length.
+                // Every element takes at least the bytes of its length.
                 let claim = fields.claim(&self.key, count.saturating_mul(8));
                 self.believe(&claim)?;
                 self.arrays.push(Array { element, left: count, claim });
@@ -312,7 +311,7 @@ impl GgufHeader {
         Ok(())
     }
 
-    /// The least multiple at which a tensor's data begins.
+    /// Alignment of tensor data, in bytes.
     fn alignment(&self) -> Result<u64, LoadError> {
         match self.metadata.get("general.alignment") {
             None => Ok(32),
@@ -325,10 +324,9 @@ impl GgufHeader {
         }
     }
 
-    /// Makes sure that tensors follow each other with nothing but filling between them: bytes that are left over mean
-    /// that a tensor is not of the type that it is said to be, and would be read wrongly.
-    /// `ends` are where the files of the model end, if that is known; one ends without filling, and the next begins
-    /// with a directory.
+    /// Rejects gaps between tensors that are larger than alignment padding: a tensor's declared type or shape must be
+    /// wrong. `ends` are the ends of the model's files, if known. A file ends without padding, and the next one begins
+    /// with its header.
     fn refuse_gaps(&self, plan: &[Planned], ends: &[u64]) -> Result<(), LoadError> {
         let alignment = self.alignment()?;
         let mut order: Vec<&Planned> = plan.iter().collect();
@@ -336,7 +334,7 @@ impl GgufHeader {
         let nexts = order.iter().skip(1).map(|tensor| Some(tensor.start)).chain([None]);
         let mut end = 0;
         for (tensor, next) in order.iter().zip(nexts) {
-            // Those that overlap are refused later.
+            // Overlapping tensors are rejected later.
             end = end.max(tensor.start.saturating_add(tensor.size));
             let file_end = ends.iter().copied().find(|&file_end| file_end >= end);
             let bytes = next.into_iter().chain(file_end).min().map_or(0, |next| next.saturating_sub(end));
@@ -347,10 +345,10 @@ impl GgufHeader {
         Ok(())
     }
 
-    /// Turns offsets within the data into offsets within the file.
+    /// Converts offsets within the data to offsets within the file.
     fn locate_tensors(&mut self) -> Result<(), LoadError> {
         let alignment = self.alignment()?;
-        // Cannot overflow: that many bytes have come.
+        // Cannot overflow, because this many bytes have been read.
         let data_start = self.position.next_multiple_of(alignment);
         for entry in self.tensors.values_mut() {
             entry.start = entry.start.saturating_add(data_start);
@@ -388,7 +386,7 @@ impl Header for GgufHeader {
 
     fn truncated(&self) -> LoadError {
         let end = self.position();
-        // An array's length says more than the element at which it ends.
+        // The claim of an array is more informative than that of the element at which the file ends.
         let array = self.arrays.first().map(|array| &array.claim);
         let array = array.filter(|claim| claim.needed > end.saturating_sub(claim.offset));
         let skipped = self.skipping.as_ref().map(|(claim, _)| claim);
@@ -404,9 +402,9 @@ impl<D: Description> Describes<D> for GgufHeader {
     }
 }
 
-/// What a complete header makes of the model.
+/// Conversion of a complete header into a model description.
 impl GgufHeader {
-    /// Says that this is the first of `parts` files, whose others are going to be there.
+    /// Checks that this is the first of `parts` files, and removes the split settings.
     #[cfg(not(target_arch = "wasm32"))]
     pub(super) fn join(&mut self, parts: usize) -> Result<(), LoadError> {
         let (count, number) = (self.metadata.remove("split.count"), self.metadata.remove("split.no"));
@@ -420,7 +418,7 @@ impl GgufHeader {
         }
     }
 
-    /// Takes the tensors of another file of the model, behind `before` bytes.
+    /// Adds the tensors of another file of the model, whose data start after `before` bytes.
     #[cfg(not(target_arch = "wasm32"))]
     pub(super) fn adopt(&mut self, other: Self, before: u64) -> Result<(), LoadError> {
         for (name, mut entry) in other.tensors {
@@ -432,7 +430,7 @@ impl GgufHeader {
         Ok(())
     }
 
-    /// [`Describes::plan`] of files that end there.
+    /// Variant of [`Describes::plan`] for files that end at `ends`.
     pub(super) fn plan_until<D: Description>(mut self, ends: &[u64]) -> Result<(D, Vec<Planned>), LoadError> {
         let shape_of = |name: &str| self.tensors.get(name).map(|entry| entry.shape.as_slice());
         if let Some(&Value::Unsigned(parts)) = self.metadata.get("split.count")
@@ -448,7 +446,7 @@ impl GgufHeader {
     }
 }
 
-/// The longest text of a key that is kept.
+/// Longest text to be stored for a key, in bytes.
 fn longest(key: &str) -> u64 {
     if key == CHAT_TEMPLATE { LONGEST_TEMPLATE } else { LONGEST_TEXT }
 }

@@ -1,23 +1,23 @@
-//! The fields of a GGUF file, read from bytes that may end anywhere.
+//! Fields of a GGUF file, parsed from bytes that may end anywhere.
 
 use crate::{error::LoadError, family::gguf_settings::Value};
 
 /// Longest key or tensor name, in bytes. The specification says 65535 for keys.
 const LONGEST_NAME: u64 = 65_535;
 
-/// Bytes that a file claims to have.
+/// Range of bytes that a file claims to have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Claim {
-    /// What they are.
+    /// Description of the bytes, for errors.
     pub(super) what: String,
-    /// Where they begin, from the beginning of the file.
+    /// Offset of the first byte in the file.
     pub(super) offset: u64,
-    /// How many they are.
+    /// Length of the range in bytes.
     pub(super) needed: u64,
 }
 
 impl Claim {
-    /// The error of a file that ends at `end`.
+    /// Error for a file that ends at `end`.
     pub(super) fn truncated(&self, end: u64) -> LoadError {
         let Self { what, offset, needed } = self;
         let remaining = end.saturating_sub(*offset);
@@ -25,10 +25,10 @@ impl Claim {
     }
 }
 
-/// Why no field was read.
+/// Reason why a field could not be read.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// The bytes end before the field does.
+    /// The bytes end within the field.
     Incomplete(Claim),
     Refused(LoadError),
 }
@@ -39,12 +39,12 @@ impl From<LoadError> for Stop {
     }
 }
 
-/// Reads one field after the other. Nothing is allocated for a field before all of it is there.
+/// Reader of consecutive fields. Nothing is allocated for a field before it is complete.
 pub(super) struct Fields<'b> {
     bytes: &'b [u8],
-    /// Where `bytes` begin in the file.
+    /// Offset of `bytes` in the file.
     base: u64,
-    /// Bytes read so far.
+    /// Number of bytes read so far.
     pub(super) read: usize,
 }
 
@@ -53,7 +53,7 @@ impl<'b> Fields<'b> {
         Self { bytes, base, read: 0 }
     }
 
-    /// Where the next field begins in the file.
+    /// Offset of the next field in the file.
     pub(super) fn position(&self) -> u64 {
         self.base + self.read as u64
     }
@@ -73,7 +73,7 @@ impl<'b> Fields<'b> {
         }
     }
 
-    /// Skips a field if all of it is there.
+    /// Skips a field if it is complete, and returns whether it is.
     pub(super) fn skip(&mut self, len: u64) -> bool {
         let there = len <= (self.bytes.len() - self.read) as u64;
         self.read += if there { len as usize } else { 0 };
@@ -94,7 +94,7 @@ impl<'b> Fields<'b> {
         Ok(u64::from_le_bytes(self.bytes(what)?))
     }
 
-    /// A key, or the name of a tensor.
+    /// Reads a key or the name of a tensor.
     pub(super) fn name(&mut self, what: &str) -> Result<String, Stop> {
         let len = self.u64(what)?;
         if len > LONGEST_NAME {
@@ -104,7 +104,7 @@ impl<'b> Fields<'b> {
         self.text(what, len)
     }
 
-    /// `len` is small.
+    /// Reads a string; `len` must be bounded by the caller.
     pub(super) fn text(&mut self, what: &str, len: u64) -> Result<String, Stop> {
         let offset = self.position();
         let bytes = self.slice(what, len)?;
@@ -112,7 +112,7 @@ impl<'b> Fields<'b> {
         Ok(text.to_owned())
     }
 
-    /// A number or truth value of the type with this code.
+    /// Reads a number or boolean of the type with this code.
     pub(super) fn scalar(&mut self, key: &str, code: u32) -> Result<Value, Stop> {
         Ok(match code {
             0 => Value::Unsigned(u8::from_le_bytes(self.bytes(key)?).into()),
@@ -138,7 +138,7 @@ impl<'b> Fields<'b> {
     }
 }
 
-/// Bytes of a number or truth value of the type with this code.
+/// Size in bytes of a number or boolean of the type with this code.
 pub(super) fn scalar_size(code: u32) -> Option<u64> {
     match code {
         0 | 1 | 7 => Some(1),

@@ -1,6 +1,6 @@
-//! A GGUF model that is split into several files, as `gguf-split` makes them: `NAME-00001-of-00003.gguf` and so on.
+//! Split GGUF models, as written by `gguf-split`: `NAME-00001-of-00003.gguf` and so on.
 //!
-//! The first has the model's settings; each has a directory of its own tensors.
+//! The first file has the model's settings; each has a directory of its own tensors.
 
 use std::{io::Read, path::Path};
 
@@ -11,15 +11,15 @@ use super::{
 };
 use crate::{error::LoadError, family::description::Description};
 
-/// The files of a model, as if they were one behind the other.
+/// Headers of a split model, treated as one concatenated file.
 pub(crate) struct GgufParts {
-    /// The first one's, with the tensors of all so far.
+    /// Header of the first file, with the tensors of all files added so far.
     whole: GgufHeader,
-    /// Where each of them ends.
+    /// End offset of each file in the concatenation.
     ends: Vec<u64>,
 }
 
-/// The names of all files of a GGUF model of which `path` is one; none if it is whole by its name.
+/// Names of all files of the split GGUF model that includes `path`; `None` if the name is not that of a part.
 #[must_use]
 pub fn gguf_part_names(path: &Path) -> Option<Vec<String>> {
     let stem = path.file_stem()?.to_str()?;
@@ -33,7 +33,7 @@ pub fn gguf_part_names(path: &Path) -> Option<Vec<String>> {
     Some((1..=parts).map(|number| format!("{name}-{number:05}-of-{count}.gguf")).collect())
 }
 
-/// Reads what a file of `bytes` says before its tensors.
+/// Parses the header of a file of `bytes` bytes.
 fn header(part: &mut impl Read, bytes: u64) -> Result<GgufHeader, LoadError> {
     let mut header = GgufHeader::new(Some(bytes));
     read_header(&mut header, part)?;
@@ -41,14 +41,14 @@ fn header(part: &mut impl Read, bytes: u64) -> Result<GgufHeader, LoadError> {
 }
 
 impl GgufParts {
-    /// Begins with the first of `parts` files, which has so many bytes.
+    /// Starts with the first of `parts` files, whose size is `bytes`.
     pub(crate) fn new(first: &mut impl Read, bytes: u64, parts: usize) -> Result<Self, LoadError> {
         let mut whole = header(first, bytes)?;
         whole.join(parts)?;
         Ok(Self { whole, ends: vec![bytes] })
     }
 
-    /// Adds the next.
+    /// Adds the next file, whose size is `bytes`.
     pub(crate) fn add(&mut self, part: &mut impl Read, bytes: u64) -> Result<(), LoadError> {
         let before = self.total_bytes();
         self.whole.adopt(header(part, bytes)?, before)?;
@@ -56,13 +56,13 @@ impl GgufParts {
         Ok(())
     }
 
-    /// Bytes of all.
+    /// Total size of all files in bytes.
     pub(crate) fn total_bytes(&self) -> u64 {
         self.ends.last().copied().unwrap_or(0)
     }
 }
 
-/// All headers have been read: what is between tensors, headers too, is passed over.
+/// Header that is already complete: bytes between tensors, including other headers, are skipped.
 impl Header for GgufParts {
     fn push(&mut self, _: &mut &[u8]) -> Result<Progress, LoadError> {
         Ok(Progress::Complete)

@@ -1,4 +1,4 @@
-//! The vocabulary in a GGUF file, and the tokenizer that it makes.
+//! Vocabulary in a GGUF file, and its conversion to a tokenizer.
 
 use std::{
     collections::HashMap,
@@ -11,10 +11,10 @@ use crate::error::LoadError;
 #[cfg(feature = "tokenizers")]
 use crate::tokenizer::Tokenizer;
 
-/// Most entries of an array, and the longest text among them, that any real vocabulary has.
+/// Maximum length of an array and of a text in it, above those of any real vocabulary.
 const MOST_ENTRIES: u64 = 1 << 21;
 const LONGEST_ENTRY: u64 = 1 << 16;
-/// Type codes of a float, a truth, a text and an array.
+/// Type codes of f32, boolean, string and array.
 const FLOAT: u32 = 6;
 const BOOL: u32 = 7;
 const TEXT: u32 = 8;
@@ -25,32 +25,32 @@ const CONTROL: u64 = 3;
 const USER_DEFINED: u64 = 4;
 const UNUSED: u64 = 5;
 
-/// How Llama 3 and Qwen 2 cut a text before merging: they differ in how many digits stay together.
+/// Pre-tokenizer patterns of Llama 3 and Qwen 2, which differ in the number of digits kept together.
 const LLAMA_3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const QWEN_2: &str =
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
-/// The tokens of a GGUF file, and how a text becomes them.
+/// Vocabulary and tokenization settings of a GGUF file.
 #[derive(Debug, Clone, Default)]
 pub struct GgufVocabulary {
-    /// `tokenizer.ggml.model`: `gpt2` is byte-level BPE, `llama` SentencePiece.
+    /// Value of `tokenizer.ggml.model`: `gpt2` is byte-level BPE, `llama` is SentencePiece.
     model: String,
-    /// `tokenizer.ggml.pre`: how a text is cut first.
+    /// Value of `tokenizer.ggml.pre`, the name of the pre-tokenizer.
     pre: String,
     tokens: Vec<String>,
     kinds: Vec<u64>,
     merges: Vec<String>,
-    /// Of SentencePiece: of two pieces that could be made, the one with the greater score is.
+    /// SentencePiece scores: of two possible merges, the one with the greater score is applied.
     scores: Vec<f32>,
-    /// Of SentencePiece: `Some(false)` if a text does not begin with a space of its own.
+    /// SentencePiece flag: `Some(false)` if no space is prepended to a text.
     space_prefix: Option<bool>,
 }
 
 impl GgufVocabulary {
-    /// Reads a GGUF file as far as its metadata goes; `None` if there is no vocabulary.
+    /// Reads the metadata of a GGUF file; `None` if it has no vocabulary.
     ///
     /// # Errors
-    /// If it is no GGUF file, or ends too early.
+    /// [`LoadError`] if the file is not GGUF, malformed or truncated.
     pub fn read(reader: &mut impl Read) -> Result<Option<Self>, LoadError> {
         let mut file = File { reader, position: 0 };
         let magic = file.bytes()?;
@@ -82,10 +82,10 @@ impl GgufVocabulary {
         Ok((!vocabulary.tokens.is_empty()).then_some(vocabulary))
     }
 
-    /// The `tokenizer.json` that does what the file says.
+    /// Equivalent `tokenizer.json` of this vocabulary.
     ///
     /// # Errors
-    /// [`LoadError::NoTokenizer`] of a kind that is not known here.
+    /// [`LoadError::NoTokenizer`] for an unsupported kind of vocabulary.
     pub fn tokenizer_json(&self) -> Result<Vec<u8>, LoadError> {
         let tokenizer = match &*self.model {
             "gpt2" => self.byte_level()?,
@@ -95,7 +95,7 @@ impl GgufVocabulary {
         Ok(tokenizer.to_string().into_bytes())
     }
 
-    /// Byte-level BPE, with its merges as they stand in the file.
+    /// Byte-level BPE with the merges of the file.
     fn byte_level(&self) -> Result<Value, LoadError> {
         let split = |regex: &str| {
             json!({ "type": "Sequence", "pretokenizers": [
@@ -111,7 +111,7 @@ impl GgufVocabulary {
                 let digits = json!({ "type": "Digits", "individual_digits": true });
                 (Value::Null, json!({ "type": "Sequence", "pretokenizers": [digits, byte_level] }), false)
             }
-            // A word that is a token is not merged from its parts.
+            // A word that is a token is used as it is, without merging.
             "llama-bpe" | "llama3" | "llama-v3" => (Value::Null, split(LLAMA_3), true),
             "qwen2" => (json!({ "type": "NFC" }), split(QWEN_2), false),
             other => {
@@ -133,9 +133,9 @@ impl GgufVocabulary {
         }))
     }
 
-    /// SentencePiece's BPE (Kudo & Richardson 2018): a space is `▁`, a text begins with one, what no piece spells is
-    /// spelled by bytes. It has scores in place of merges: of the pairs of neighbours that are a piece together, the
-    /// one of the greatest score is merged first.
+    /// SentencePiece BPE (Kudo & Richardson 2018): spaces are `▁`, a text begins with one, and text without a piece is
+    /// spelled in bytes. The file has scores instead of merges: of all adjacent pairs that form a piece, the one with
+    /// the greatest score is merged first.
     fn sentence_piece(&self) -> Value {
         let begins = self.space_prefix != Some(false);
         let mut normalizers = vec![json!({ "type": "Replace", "pattern": { "String": " " }, "content": "▁" })];
@@ -162,7 +162,7 @@ impl GgufVocabulary {
         })
     }
 
-    /// Every way to make a piece of two, those of the greatest score first.
+    /// All merges of two pieces into one, by descending score.
     fn merges_by_score(&self) -> Vec<[&str; 2]> {
         let ids: HashMap<&str, usize> = self.known().map(|(id, token)| (token, id as usize)).collect();
         let mut merges = Vec::new();
@@ -171,7 +171,7 @@ impl GgufVocabulary {
             let pairs = cuts.filter_map(|(a, b)| Some(([a, b], [*ids.get(a)?, *ids.get(b)?])));
             merges.extend(pairs.map(|(pair, parts)| (self.scores[id as usize], pair, parts)));
         }
-        // Of the same piece, as transformers has it: the longer beginning first, then by ids.
+        // Merges into the same piece are ordered as in transformers: longer first part, then ids.
         merges.sort_by(|(score, [a, _], parts), (other_score, [other_a, _], other_parts)| {
             let longer = other_a.chars().count().cmp(&a.chars().count());
             other_score.total_cmp(score).then(longer).then(parts.cmp(other_parts))
@@ -183,7 +183,7 @@ impl GgufVocabulary {
         self.kinds.get(id).copied().unwrap_or_default()
     }
 
-    /// Tokens that are found in a text before anything else.
+    /// Tokens that are matched before the text is split.
     fn added(&self) -> Vec<Value> {
         let is_added = |(id, _): &(usize, &String)| matches!(self.kind(*id), UNKNOWN | CONTROL | USER_DEFINED);
         let added = self.tokens.iter().enumerate().filter(is_added).map(|(id, token)| {
@@ -199,9 +199,9 @@ impl GgufVocabulary {
         self.known().map(|(id, token)| (token.to_owned(), id.into())).collect()
     }
 
-    /// The first id that means another token in a tokenizer: the id, the file's token and the tokenizer's. Ids that the
-    /// tokenizer does not have are passed over. llama.cpp's converter writes the `▁` of tokens that users have defined
-    /// as a space, which is no difference.
+    /// First id with different tokens in this vocabulary and in `tokenizer`: the id, the file's token and the
+    /// tokenizer's. Ids missing in the tokenizer are skipped. llama.cpp's converter writes the `▁` of user-defined
+    /// tokens as a space, which does not count as a difference.
     #[cfg(feature = "tokenizers")]
     #[must_use]
     pub fn differs_from(&self, tokenizer: &Tokenizer) -> Option<(u32, String, String)> {
@@ -212,8 +212,8 @@ impl GgufVocabulary {
         })
     }
 
-    /// The first token that a tokenizer does not have, with its id. Tokens that users have defined may be absent:
-    /// converters have filled tables up with them.
+    /// First token missing in a tokenizer, with its id. User-defined tokens may be missing, because converters pad
+    /// vocabularies with them.
     #[cfg(feature = "tokenizers")]
     #[must_use]
     pub fn missing_in(&self, tokenizer: &Tokenizer) -> Option<(u32, &str)> {
@@ -221,20 +221,20 @@ impl GgufVocabulary {
         own.find(|(id, _)| tokenizer.token(*id).is_none())
     }
 
-    /// The number of tokens, without those that only fill the table up.
+    /// Number of tokens, without padding entries.
     #[must_use]
     pub fn token_count(&self) -> usize {
         self.known().count()
     }
 
-    /// Tokens by their ids, without those that only fill the table up.
+    /// Tokens by id, without padding entries.
     fn known(&self) -> impl Iterator<Item = (u32, &str)> {
         let is_known = |id: &usize| self.kinds.get(*id) != Some(&UNUSED);
         self.tokens.iter().enumerate().filter(move |(id, _)| is_known(id)).map(|(id, token)| (id as u32, &**token))
     }
 }
 
-/// A file that is read from its beginning.
+/// File that is read sequentially from its start.
 struct File<'r, R> {
     reader: &'r mut R,
     position: u64,
@@ -269,7 +269,7 @@ impl<R: Read> File<'_, R> {
         String::from_utf8(bytes).map_err(|_| LoadError::NotUtf8 { what: "metadata".to_owned(), offset })
     }
 
-    /// A number that is no larger than a limit.
+    /// Reads a length and checks it against a limit.
     fn limited(&mut self, what: &str, limit: u64) -> Result<u64, LoadError> {
         let found = self.u64()?;
         match found <= limit {
@@ -278,7 +278,7 @@ impl<R: Read> File<'_, R> {
         }
     }
 
-    /// The type of an array's elements, and how many they are.
+    /// Reads the element type and length of an array.
     fn array(&mut self, key: &str) -> Result<(u32, u64), LoadError> {
         Ok((u32::from_le_bytes(self.bytes()?), self.limited(key, MOST_ENTRIES)?))
     }
@@ -306,7 +306,7 @@ impl<R: Read> File<'_, R> {
         }
     }
 
-    /// Passes over a value.
+    /// Skips a value of any type.
     fn skip(&mut self, key: &str, code: u32, depth: usize) -> Result<(), LoadError> {
         let bytes = match code {
             0 | 1 | 7 => 1,

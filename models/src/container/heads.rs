@@ -1,16 +1,15 @@
 //! Linear heads on a draft model's last hidden state, as a small safetensors file.
 //!
-//! | tensor | shape, F32 | what |
+//! | tensor | shape, F32 | meaning |
 //! |---|---|---|
 //! | `gate.weight`, `gate.bias` | `[hidden_size]`, `[1]` | SPRINTER's gate: may a token pass unverified? |
 //! | `stop.weight`, `stop.bias` | `[hidden_size]`, `[1]` | SpecDec++'s head: will a token be accepted? |
-//! | `gate.token`, `stop.token` | `[3]` | weights of the drawn token x, if the head sees it: ln q(x), H(q), max q |
+//! | `gate.token`, `stop.token` | `[3]` | optional weights of features of the drawn token x: ln q(x), H(q), max q |
 //!
-//! A file has one of them or both. Its metadata are strings, as safetensors demands: the draft that the heads belong
-//! to (`hidden_size`, `vocab_size`, `tokenizer`: the tokenizer's fingerprint in hexadecimal), the sampling that the
-//! labels were drawn at (`temperature`, `top_k`, `top_p`), `lambda`, `tau`, and how the gate did on texts it had not
-//! seen (`auc`, `eta_tp`, `eta_fp`). Other keys are notes. The heads are applied where decisions are made, in
-//! `outrider-speculation`; here they are numbers.
+//! A file has one or both heads. Metadata values are strings, as safetensors requires. They state the draft model
+//! (`hidden_size`, `vocab_size`, and `tokenizer`, the hexadecimal fingerprint), the sampling of the labels
+//! (`temperature`, `top_k`, `top_p`), `lambda`, `tau`, and the gate's quality on held-out texts (`auc`, `eta_tp`,
+//! `eta_fp`). Other keys are notes. `outrider-speculation` applies the heads; here they are only numbers.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -23,139 +22,139 @@ use safetensors::{Dtype, SafeTensorError, SafeTensors};
 #[cfg(feature = "tokenizers")]
 use crate::{family::config::ModelConfig, tokenizer::Tokenizer};
 
-/// The numbers of σ(w·h + b).
+/// Parameters of a linear classifier σ(w·h + b).
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinearHead {
-    /// w, one for each element of the hidden state.
+    /// Weights w, one per element of the hidden state.
     pub weights: Vec<f32>,
-    /// b.
+    /// Bias b of the classifier.
     pub bias: f32,
-    /// Weights of what it sees of the drawn token: ln q(x), H(q) in nats and max q, with q = S(draft). Empty if it does
-    /// not see the token.
+    /// Weights of features of the drawn token: ln q(x), H(q) in nats and max q, with q = S(draft). Empty if the head
+    /// does not use them.
     pub token: Vec<f32>,
 }
 
-/// What a file of heads holds.
+/// Contents of a heads file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HeadsFile {
-    /// SPRINTER's gate.
+    /// Gate of SPRINTER, if present.
     pub gate: Option<LinearHead>,
-    /// SpecDec++'s head.
+    /// Stop head of SpecDec++, if present.
     pub stop: Option<LinearHead>,
-    /// What they belong to, and how they were trained.
+    /// Draft model of the heads, and their training.
     pub metadata: HeadsMetadata,
 }
 
-/// What heads belong to, and how they were trained.
+/// Draft model of the heads, and their training.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HeadsMetadata {
     /// Width of the draft's hidden state.
     pub hidden_size: usize,
-    /// Tokens of the draft's vocabulary.
+    /// Vocabulary size of the draft.
     pub vocab_size: usize,
-    /// [`Tokenizer::fingerprint`] of the pair.
+    /// Tokenizer of the draft and target, by [`Tokenizer::fingerprint`].
     pub tokenizer: [u8; 32],
-    /// Temperature of the sampling that the labels were drawn at.
+    /// Temperature at which the labels were sampled.
     pub temperature: f32,
-    /// Its top-k; 0 keeps all.
+    /// Top-k at which the labels were sampled; 0 keeps all tokens.
     pub top_k: u32,
-    /// Its top-p.
+    /// Top-p at which the labels were sampled.
     pub top_p: f32,
-    /// λ: a token counts as acceptable if q ≤ λ·p.
+    /// Threshold λ: a token counts as acceptable if q ≤ λ·p.
     pub lambda: f64,
-    /// τ: the gate passes a token at this score and above.
+    /// Threshold τ: the gate passes a token if its score is at least τ.
     pub tau: f64,
-    /// Area under the gate's ROC curve, on texts that it was not trained on.
+    /// Area under the gate's ROC curve, on held-out texts.
     pub auc: f64,
-    /// η_TP at τ: how often the gate passes an acceptable token.
+    /// True-positive rate η_TP at τ: fraction of acceptable tokens that the gate passes.
     pub eta_tp: f64,
-    /// η_FP at τ: how often it passes one that is not.
+    /// False-positive rate η_FP at τ: fraction of other tokens that the gate passes.
     pub eta_fp: f64,
-    /// Whatever else the file says.
+    /// Other metadata of the file, by key.
     pub notes: BTreeMap<String, String>,
 }
 
-/// Why a file of heads cannot be used.
+/// Errors from reading a heads file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeadsError {
-    /// The safetensors container itself is malformed.
+    /// The safetensors container is malformed.
     #[error("safetensors: {0}")]
     Container(#[from] SafeTensorError),
     /// The file holds no head.
     #[error("the file holds neither a gate nor a stop head")]
     Empty,
-    /// A head has a weight and no bias, or a bias and no weight.
+    /// A head lacks its weight or its bias.
     #[error("tensor {name} is missing")]
     MissingTensor {
-        /// The name looked for.
+        /// Name of the missing tensor.
         name: String,
     },
-    /// A tensor that is no part of a head.
+    /// The file has a tensor that is not part of a head.
     #[error("tensor {name} is no part of a head")]
     UnexpectedTensor {
-        /// The tensor.
+        /// Name of the unexpected tensor.
         name: String,
     },
-    /// A tensor of another shape than the metadata imply.
+    /// A tensor's shape differs from the one that the metadata imply.
     #[error("tensor {name} has shape {found:?}, expected [{expected}]")]
     TensorShape {
-        /// The tensor.
+        /// Name of the mismatched tensor.
         name: String,
-        /// Its only dimension, as expected.
+        /// Expected size of its only dimension.
         expected: usize,
-        /// Its shape.
+        /// Shape found in the file.
         found: Vec<usize>,
     },
-    /// A tensor that is not F32.
+    /// A tensor's element type is not F32.
     #[error("tensor {name} has element type {dtype}, expected F32")]
     TensorType {
-        /// The tensor.
+        /// Name of the mismatched tensor.
         name: String,
-        /// Its element type.
+        /// Element type in the file.
         dtype: String,
     },
-    /// A number that is NaN or infinite.
+    /// A weight is NaN or infinite.
     #[error("tensor {name} is not finite at {index}")]
     NotFinite {
-        /// The tensor.
+        /// Name of the invalid tensor.
         name: String,
-        /// The first such element.
+        /// Index of the first such element.
         index: usize,
     },
-    /// A key of the metadata is absent.
+    /// A required metadata key is missing.
     #[error("metadata {key} is missing")]
     MissingKey {
-        /// The key.
+        /// Name of the missing key.
         key: &'static str,
     },
-    /// A key of the metadata has a value that makes no sense.
+    /// A metadata key has an invalid value.
     #[error("metadata {key} is {found:?}, expected {expected}")]
     InvalidKey {
-        /// The key.
+        /// Name of the metadata key.
         key: &'static str,
-        /// Its value.
+        /// Value found in the file.
         found: String,
-        /// What would have been accepted.
+        /// Description of accepted values.
         expected: &'static str,
     },
-    /// The heads were trained for another draft.
+    /// The heads were trained for another draft model.
     #[error("the heads belong to a draft with {what} {heads}, this one has {draft}")]
     OtherDraft {
-        /// What differs.
+        /// Property that differs.
         what: &'static str,
-        /// As the file says.
+        /// Value in the heads file.
         heads: String,
-        /// As the draft says.
+        /// Value of the draft model.
         draft: String,
     },
 }
 
 impl HeadsFile {
-    /// Reads the bytes of a file of heads.
+    /// Parses the bytes of a heads file.
     ///
     /// # Errors
-    /// Any bytes give heads or a [`HeadsError`], never a panic; nothing is allocated that the bytes do not hold.
+    /// Any bytes give heads or a [`HeadsError`], never a panic; allocations are bounded by the input.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, HeadsError> {
         let (_, header) = SafeTensors::read_metadata(bytes)?;
         let tensors = SafeTensors::deserialize(bytes)?;
@@ -171,9 +170,8 @@ impl HeadsFile {
         Ok(Self { gate, stop, metadata })
     }
 
-    /// The bytes of the file. The same heads and metadata give the same bytes: the safetensors crate would write the
-    /// metadata in another order each time, so the container, which is a length, a JSON header and the numbers, is
-    /// written here.
+    /// Serializes the file. Equal heads and metadata give equal bytes. The safetensors crate would write the metadata
+    /// in varying order, so the container (length, JSON header, numbers) is written here.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut header = serde_json::Map::new();
@@ -199,7 +197,7 @@ impl HeadsFile {
     /// Checks that the heads were trained for a draft of this shape and vocabulary.
     ///
     /// # Errors
-    /// [`HeadsError::OtherDraft`] says what differs. Two drafts that differ in their weights only are not told apart.
+    /// [`HeadsError::OtherDraft`] names the difference. Drafts that differ only in their weights are not distinguished.
     #[cfg(feature = "tokenizers")]
     pub fn check_draft(&self, config: &ModelConfig, tokenizer: &Tokenizer) -> Result<(), HeadsError> {
         let metadata = &self.metadata;
@@ -250,7 +248,7 @@ impl HeadsMetadata {
         })
     }
 
-    /// Rust prints the shortest decimals that are read back as the same number.
+    /// Formats the metadata. Rust prints the shortest decimals that parse to the same number.
     fn strings(&self) -> BTreeMap<String, String> {
         let mut strings = self.notes.clone();
         let named: [(&str, String); 11] = [
@@ -273,7 +271,7 @@ impl HeadsMetadata {
 
 const GATE: &str = "gate";
 const STOP: &str = "stop";
-/// Numbers of a token that a head may weigh.
+/// Number of features of the drawn token.
 const TOKEN_FEATURES: usize = 3;
 
 fn weight(head: &str) -> String {
@@ -288,7 +286,7 @@ fn token(head: &str) -> String {
     format!("{head}.token")
 }
 
-/// One of the heads, if any of its tensors is there.
+/// Reads a head, if any of its tensors is present.
 fn head(tensors: &SafeTensors<'_>, name: &str, metadata: &HeadsMetadata) -> Result<Option<LinearHead>, HeadsError> {
     let has = |name: &str| tensors.names().contains(&name);
     let sees = has(&token(name));
@@ -339,7 +337,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
-/// The bytes that 64 hexadecimal digits stand for.
+/// Decodes 64 hexadecimal digits.
 fn bytes_of(text: &str) -> Option<[u8; 32]> {
     let digits: Vec<u8> = text.chars().map(|c| c.to_digit(16).map(|digit| digit as u8)).collect::<Option<_>>()?;
     let (pairs, rest) = digits.as_chunks::<2>();

@@ -1,25 +1,25 @@
-//! Files with weights in them, none of which is trusted.
+//! Untrusted files of weights.
 //!
-//! Containers are read as a stream that is seen once: what comes before the tensors says where each of them is, the
-//! model says which it wants, and their bytes go straight to where they stay.
+//! Containers are read as a stream, in one pass: the header states the position of each tensor, the model selects those
+//! that it needs, and their bytes are copied to their final place.
 //!
-//! | file | what it has |
+//! | file | contents |
 //! |---|---|
-//! | `element` | how elements of weights are stored |
-//! | `gguf`, `gguf_fields` | what a GGUF file says before its tensors |
+//! | `element` | element types of weights |
+//! | `gguf`, `gguf_fields` | header of a GGUF file |
 //! | `gguf_parts` | GGUF models in several files |
-//! | `gguf_vocabulary` | the vocabulary of a GGUF file, and the tokenizer that it makes |
-//! | `safetensors` | what a Hugging Face checkpoint says before its tensors |
-//! | `checkpoint` | the files of one, and how they become one file |
-//! | `file` | a file of which only its bytes say what it is |
-//! | `plan` | which bytes become which weight |
-//! | `parts` | weights on their way: what takes the bytes, what has been loaded |
-//! | `filling` | bytes to where they stay |
-//! | `stream` | from the first byte to the last |
+//! | `gguf_vocabulary` | vocabulary of a GGUF file, and its conversion to a tokenizer |
+//! | `safetensors` | header of a Hugging Face checkpoint |
+//! | `checkpoint` | files of a checkpoint, and their combination into one |
+//! | `file` | detection of a file's format |
+//! | `plan` | assignment of bytes to weights |
+//! | `parts` | interface of matrix builders, and loaded weights |
+//! | `filling` | transfer of bytes to their final place |
+//! | `stream` | container as a stream, from first byte to last |
 //! | `read` | whole files, from a reader or a path |
-//! | `stored` | weights as they stand in their file |
-//! | `random` | random weights, for measurements |
-//! | `heads` | the file of linear heads on a draft's hidden state |
+//! | `stored` | weights in the form of their file |
+//! | `random` | random weights, for benchmarks |
+//! | `heads` | file of linear heads on a draft's hidden state |
 
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) mod checkpoint;

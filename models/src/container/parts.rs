@@ -1,4 +1,4 @@
-//! Weights on their way from a file to a model.
+//! Weights between file and model.
 
 use std::collections::{BTreeMap, TryReserveError};
 
@@ -8,17 +8,17 @@ use crate::{
     family::weights::{WeightName, WeightSource},
 };
 
-/// A matrix that is being loaded: takes the bytes of a container, strip by strip, to where they stay.
+/// Builder of a matrix that copies the bytes of a container, strip by strip, to their final place.
 pub(crate) trait MatrixBuilder: Sized {
-    /// What comes of it.
+    /// Type of the finished matrix.
     type Matrix;
-    /// Where matrices of one file lie.
+    /// Allocator shared by the matrices of one file.
     type Memory: Default;
 
-    /// The matrix, of all its bytes.
+    /// Builds a matrix from all of its bytes.
     ///
     /// # Errors
-    /// If the allocator does not have the memory.
+    /// Fails if there is not enough memory.
     fn of(mut self, mut bytes: &[u8], memory: &mut Self::Memory) -> Result<Self::Matrix, TryReserveError> {
         self.try_reserve(usize::MAX, memory)?;
         while self.strip_bytes() > 0 {
@@ -29,32 +29,32 @@ pub(crate) trait MatrixBuilder: Sized {
         Ok(self.finish())
     }
 
-    /// The memory for matrices of these sizes, in bytes.
+    /// Creates an allocator for matrices of these sizes, in bytes.
     fn memory(_sizes: impl Iterator<Item = u64>) -> Self::Memory {
         Self::Memory::default()
     }
 
-    /// A matrix of which nothing is there yet. Rows of `inputs` elements are whole blocks of `element`, and neither
-    /// dimension is zero or above 2²⁴. None if nothing can be done with this element type.
+    /// Creates an empty matrix. `inputs` is a whole number of blocks of `element`; dimensions are between 1 and 2²⁴.
+    /// Returns `None` if the element type is not supported.
     fn new(element: ElementType, outputs: usize, inputs: usize) -> Option<Self>;
 
-    /// Bytes of the next strip; 0 once all rows are there.
+    /// Size of the next strip in bytes; 0 once all rows are present.
     fn strip_bytes(&self) -> usize;
 
-    /// Makes room for exactly the next `strips`, or what is left of them. Pushing as many then allocates nothing.
+    /// Reserves exactly the next `strips` strips, or the remaining ones if fewer. Pushing these does not allocate.
     ///
     /// # Errors
-    /// If the allocator does not have the memory. What is there stays.
+    /// Fails if there is not enough memory; existing rows are kept.
     fn try_reserve(&mut self, strips: usize, memory: &mut Self::Memory) -> Result<(), TryReserveError>;
 
-    /// Takes the next strip; `bytes` are [`strip_bytes`](Self::strip_bytes), with any alignment.
+    /// Appends the next strip. `bytes` has length [`strip_bytes`](Self::strip_bytes) and any alignment.
     fn push_strip(&mut self, bytes: &[u8]);
 
-    /// The matrix. All strips have been pushed.
+    /// Returns the matrix, after all strips have been pushed.
     fn finish(self) -> Self::Matrix;
 }
 
-/// Weights that have been loaded, by their numbers in the order in which a model asks for them.
+/// Loaded weights, by their number in the order in which a model requests them.
 pub(super) struct Parts<M> {
     pub(super) matrices: BTreeMap<usize, M>,
     pub(super) vectors: BTreeMap<usize, Vec<f32>>,

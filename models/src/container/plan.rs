@@ -1,4 +1,4 @@
-//! From what a container holds and what an architecture wants to a plan: which bytes become which weight.
+//! Assignment of a container's bytes to the weights that a model requests.
 
 use std::collections::HashMap;
 
@@ -13,46 +13,46 @@ use crate::{
     },
 };
 
-/// A tensor of a container, as its directory has it.
+/// Tensor in a container's directory.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
-    /// Outermost dimension first.
+    /// Shape, outermost dimension first.
     pub(super) shape: Vec<u64>,
-    /// The element type; what the file calls it, if it is none of ours.
+    /// Element type, or the file's name for an unsupported one.
     pub(super) element: Result<ElementType, String>,
-    /// Where the data begins, in bytes from the beginning of the file.
+    /// Offset of the data in the file, in bytes.
     pub(super) start: u64,
-    /// Outputs that have become weights, of a tensor that several are stored in.
+    /// Number of outputs already taken, for tensors that hold several weights.
     pub(super) taken: usize,
 }
 
-/// What a weight looks like.
+/// Shape and storage of a weight.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Shape {
-    /// Stays in the type it is stored in.
+    /// Matrix that keeps its stored type.
     Matrix { outputs: usize, inputs: usize },
-    /// The same, stored as `[inputs, stored]`, of whose columns it has some, from `first` on.
+    /// Matrix stored as columns `first..first + outputs` of a tensor `[inputs, stored]`.
     Columns { outputs: usize, inputs: usize, first: usize, stored: usize },
-    /// Widened to f32, with `plus` added to each.
+    /// Vector widened to f32, with `plus` added to each element.
     Vector { len: usize, plus: f32 },
 }
 
-/// A weight to be loaded.
+/// Weight to be loaded.
 #[derive(Debug)]
 pub(crate) struct Planned {
-    /// Its number in the order in which a model asks for its weights.
+    /// Number in the order in which a model requests its weights.
     pub(super) number: usize,
     pub(super) name: String,
     pub(super) shape: Shape,
     pub(super) element: ElementType,
-    /// In bytes from the beginning of the file. Weights that are columns of one tensor begin alike.
+    /// Offset in the file in bytes. Weights that are columns of one tensor have the same offset.
     pub(super) start: u64,
-    /// Number of bytes; of columns, those of the whole tensor.
+    /// Size in bytes; for columns that of the whole tensor.
     pub(super) size: u64,
 }
 
 impl Planned {
-    /// Bytes of the matrix that it becomes, if it does.
+    /// Size in bytes of the resulting matrix; `None` for vectors.
     pub(super) fn matrix_bytes(&self) -> Option<u64> {
         match self.shape {
             Shape::Matrix { .. } => Some(self.size),
@@ -62,7 +62,7 @@ impl Planned {
     }
 }
 
-/// The tensors of a file, and those that a model has asked for.
+/// Tensors of a file, and the plan of those requested.
 pub(super) struct Directory {
     tensors: HashMap<String, Entry>,
     spelling: Spelling,
@@ -82,7 +82,7 @@ impl WeightSource for Directory {
         let stored_less_one = self.container == Container::HuggingFace && self.spelling.norms_less_one;
         let plus = if stored_less_one && name.is_scale_of_norm() { 1.0 } else { 0.0 };
         self.take(name, Shape::Vector { len, plus })?;
-        // Nothing of it has come.
+        // Placeholder, because no data have been read.
         Ok(Vec::new())
     }
 }
@@ -92,15 +92,15 @@ impl Directory {
         let unused = |name: &str| spelling.unused.iter().any(|ending| name.ends_with(ending));
         tensors.retain(|name, _| !unused(name));
         let stored = spelling.aliases.iter().filter_map(|alias| tensors.remove(*alias));
-        // All are taken out, the first in their order is kept.
+        // All aliases are removed, and the first one found is kept.
         if let Some(entry) = stored.reduce(|first, _| first) {
             tensors.insert(spelling.aliases[0].to_owned(), entry);
         }
         Self { tensors, spelling, container, plan: Vec::new() }
     }
 
-    /// What a model of this description asks for, with what the tensors themselves say of it; behind that its rotary
-    /// factors if they are stored. No tensor may be left over.
+    /// Plans the weights that a model requests, after applying settings implied by the tensors. Stored rotary factors
+    /// come last. Fails if a tensor is left over.
     pub(super) fn plan<D: Description>(mut self, mut description: D) -> Result<(D, Vec<Planned>), LoadError> {
         let stored =
             |weight: &WeightName| Some(self.stored_name(weight)).filter(|name| self.tensors.contains_key(name));
@@ -115,8 +115,8 @@ impl Directory {
         }
     }
 
-    /// What the file calls a weight. Checkpoints that were saved without their output head have names without the
-    /// first part, as transformers understands too.
+    /// Name of a weight in the file. Checkpoints saved without their output head lack the first part of names, which
+    /// transformers accepts too.
     fn stored_name(&self, name: &WeightName) -> String {
         let full = self.spelling.name_of(name, self.container);
         match full.split_once('.') {
@@ -125,8 +125,8 @@ impl Directory {
         }
     }
 
-    /// Plans the tensor of this name, or those of its outputs that follow the ones taken before, if it is there and
-    /// can be the weight that is wanted.
+    /// Plans a weight from the tensor of its name, or from the tensor's outputs after those already taken. Checks shape
+    /// and type.
     fn take(&mut self, weight: WeightName, shape: Shape) -> Result<(), LoadError> {
         let name = self.stored_name(&weight);
         let Some(entry) = self.tensors.get_mut(&name) else {
@@ -180,9 +180,9 @@ impl Directory {
     }
 }
 
-/// Puts a plan in the order of the file, in which it is going to be read.
+/// Sorts a plan into file order, the order of reading.
 ///
-/// Refuses tensors that overlap, and those that end behind `total_bytes`, the file's length if it is known.
+/// Rejects overlapping tensors, and tensors that end after `total_bytes`, the file's length if known.
 pub(super) fn in_file_order(mut plan: Vec<Planned>, total_bytes: Option<u64>) -> Result<Vec<Planned>, LoadError> {
     plan.sort_by_key(|tensor| tensor.start);
     let (mut end, mut before) = (0, None);
@@ -194,7 +194,7 @@ pub(super) fn in_file_order(mut plan: Vec<Planned>, total_bytes: Option<u64>) ->
         if *start < end {
             return Err(LoadError::Overlap { name: name.clone(), offset: *start, end });
         }
-        // An offset may be any number.
+        // An untrusted offset may be any number.
         end = start.saturating_add(*size);
         if let Some(total) = total_bytes.filter(|&total| end > total) {
             let (what, remaining) = (format!("data of tensor {name}"), total.saturating_sub(*start));

@@ -1,4 +1,4 @@
-//! Random weights: what a forward pass costs depends on the model's shape alone.
+//! Random weights for benchmarks: the cost of a forward pass only depends on the model's shape.
 
 use std::convert::Infallible;
 
@@ -7,17 +7,17 @@ use half::{bf16, f16};
 use super::{element::ElementType, stored::StoredMatrix};
 use crate::family::weights::{WeightName, WeightSource};
 
-/// Draws weights under which activations keep their size: matrices of standard deviation `0.5 / √inputs`, norms of
-/// ones, biases of zeros.
+/// Generator of weights that preserve the scale of activations: matrices have standard deviation `0.5 / √inputs`, norm
+/// scales are one, biases zero.
 #[derive(Debug, Clone)]
 pub struct RandomWeights {
     element: ElementType,
-    /// Of splitmix64: bits without a pattern that a cache or a branch predictor could learn.
+    /// State of splitmix64. Its bits have no pattern that a cache or branch predictor could learn.
     state: u64,
 }
 
 impl RandomWeights {
-    /// The element types that it draws.
+    /// Element types that can be generated.
     pub const ELEMENTS: [ElementType; 10] = [
         ElementType::F16,
         ElementType::BF16,
@@ -31,13 +31,13 @@ impl RandomWeights {
         ElementType::Q6_K,
     ];
 
-    /// Begins with a seed. Absent for element types other than [`ELEMENTS`](Self::ELEMENTS).
+    /// Creates a generator from a seed; `None` for element types not in [`ELEMENTS`](Self::ELEMENTS).
     #[must_use]
     pub fn new(element: ElementType, seed: u64) -> Option<Self> {
         Self::ELEMENTS.contains(&element).then_some(Self { element, state: seed })
     }
 
-    /// Draws the next blocks of a matrix with rows of `inputs` elements.
+    /// Generates the next blocks of a matrix with rows of `inputs` elements.
     pub fn fill(&mut self, inputs: usize, blocks: &mut [u8]) {
         for word in blocks.chunks_mut(8) {
             word.copy_from_slice(&self.next().to_le_bytes()[..word.len()]);
@@ -72,11 +72,11 @@ impl WeightSource for RandomWeights {
     }
 }
 
-/// Gives a block of random bits the scale that makes its elements deviate by `deviation`.
+/// Sets the scales of a block of random bits to give its elements the standard deviation `deviation`.
 fn tame(element: ElementType, block: &mut [u8], deviation: f64) {
     let mut put = |at: usize, scale: f64| block[at..at + 2].copy_from_slice(&f16::from_f64(scale).to_le_bytes());
     match element {
-        // Sign and fraction stay random; the exponent is set.
+        // Sign and fraction stay random; the exponent is fixed.
         ElementType::F16 | ElementType::BF16 => {
             let (bits, exponent) = match element {
                 ElementType::F16 => (f16::from_f64(deviation).to_bits(), 0x7c00),
@@ -85,7 +85,7 @@ fn tame(element: ElementType, block: &mut [u8], deviation: f64) {
             let random = u16::from_le_bytes([block[0], block[1]]);
             block.copy_from_slice(&(random & !exponent | bits & exponent).to_le_bytes());
         }
-        // Integers -7 to 7, -8 being moved to 0: a mean below 0 would add up over the layers.
+        // Integers −7 to 7. A −8 is replaced by 0, because a negative mean would add up over the layers.
         ElementType::Q4_0 => {
             put(0, deviation / 4.2);
             for pair in &mut block[2..] {
@@ -93,17 +93,17 @@ fn tame(element: ElementType, block: &mut [u8], deviation: f64) {
                 *pair |= moved(0x0f) | moved(0xf0);
             }
         }
-        // Scale × 0..16 and a minimum that takes the mean of 7.5 scales away.
+        // Scale × 0..16, and a minimum that cancels the mean of 7.5 scales.
         ElementType::Q4_1 => {
             put(0, deviation / 4.61);
             put(2, deviation / 4.61 * -7.5);
         }
-        // The same of 0..32.
+        // Scale × 0..32, with the mean cancelled like that of Q4_1.
         ElementType::Q5_1 => {
             put(0, deviation / 9.23);
             put(2, deviation / 9.23 * -15.5);
         }
-        // Integers -15 to 15, -16 being moved to 0 as in Q4_0: its fifth bit is set.
+        // Integers −15 to 15. A −16 is replaced by 0 by setting the fifth bit.
         ElementType::Q5_0 => {
             put(0, deviation / 8.8);
             for i in 0..16 {
@@ -114,19 +114,19 @@ fn tame(element: ElementType, block: &mut [u8], deviation: f64) {
                 }
             }
         }
-        // Integers -128..128.
+        // Integers −128..128.
         ElementType::Q8_0 => put(0, deviation / 73.9),
-        // scale × 0..64 × 0..16 less minimum × 0..64; the mean is zero where the minimum is 7.5 scales.
+        // Scale × 0..64 × 0..16 − minimum × 0..64. The mean is zero if the minimum is 7.5 scales.
         ElementType::Q4_K => {
             put(0, deviation / 293.0);
             put(2, deviation / 293.0 * 7.5);
         }
-        // The same of 0..32, where the minimum is 15.5 scales.
+        // Scale × 0..64 × 0..32; the minimum is 15.5 scales.
         ElementType::Q5_K => {
             put(0, deviation / 527.0);
             put(2, deviation / 527.0 * 15.5);
         }
-        // scale × -128..128 × -32..32.
+        // Scale × −128..128 × −32..32.
         ElementType::Q6_K => put(208, deviation / 1365.0),
         _ => {}
     }

@@ -1,4 +1,4 @@
-//! Reading whole containers, for any kind of matrix.
+//! Reading of whole containers, for any kind of matrix.
 
 use std::io::{ErrorKind, Read};
 #[cfg(not(target_arch = "wasm32"))]
@@ -22,13 +22,13 @@ use super::{
 };
 use crate::{error::LoadError, family::description::Description};
 
-/// Bytes that are read from a file before they are pushed.
+/// Size in bytes of the pieces read from a file.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// A model's description, and its weights as a kind of builder leaves them.
+/// Model description, and its weights in the form of a matrix builder.
 pub(crate) type Loaded<D, B> = (D, <D as Description>::Weights<<B as MatrixBuilder>::Matrix>);
 
-/// Loads a GGUF file from the reader's position to its end. `total_bytes` is its length, if it is known.
+/// Loads a GGUF file from the reader's position to its end. `total_bytes` is its length, if known.
 pub(crate) fn read_gguf<D: Description, B: MatrixBuilder>(
     reader: &mut impl Read,
     total_bytes: Option<u64>,
@@ -36,7 +36,7 @@ pub(crate) fn read_gguf<D: Description, B: MatrixBuilder>(
     read::<D, B>(GgufHeader::new(total_bytes), reader, total_bytes)
 }
 
-/// Opens what a path names, as [`Model::open`](crate::Model::open) says.
+/// Opens a model at a path of any kind that [`Model::open`](crate::Model::open) supports.
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) fn open<D: Description, B: MatrixBuilder>(path: &Path) -> Result<Loaded<D, B>, LoadError> {
     if path.extension().is_none_or(|extension| extension != "gguf") || path.is_dir() {
@@ -50,7 +50,7 @@ pub(crate) fn open<D: Description, B: MatrixBuilder>(path: &Path) -> Result<Load
     read_gguf::<D, B>(&mut file, total_bytes)
 }
 
-/// Loads a checkpoint from its files, one after the other.
+/// Loads a checkpoint from its files, in sequence.
 #[cfg(not(target_arch = "wasm32"))]
 fn read_checkpoint<D: Description, B: MatrixBuilder>(checkpoint: &Checkpoint) -> Result<Loaded<D, B>, LoadError> {
     let Some(config_json) = checkpoint.beside("config.json")? else {
@@ -77,7 +77,7 @@ fn read_checkpoint<D: Description, B: MatrixBuilder>(checkpoint: &Checkpoint) ->
     Ok((description, weights))
 }
 
-/// Loads a GGUF model from its files, of which `path` is one.
+/// Loads a split GGUF model that includes `path` from the files `names`.
 #[cfg(not(target_arch = "wasm32"))]
 fn read_parts<D: Description, B: MatrixBuilder>(path: &Path, names: &[String]) -> Result<Loaded<D, B>, LoadError> {
     let mut files = Vec::new();
@@ -108,8 +108,8 @@ fn read_parts<D: Description, B: MatrixBuilder>(path: &Path, names: &[String]) -
     stream.finish()
 }
 
-/// Loads a checkpoint from its `config.json` and the reader's position to its end. `total_bytes` is the latter's
-/// length, if it is known.
+/// Loads a checkpoint from its `config.json` and a reader of its weights. `total_bytes` is the length of the weights,
+/// if known.
 pub(crate) fn read_safetensors<D: Description, B: MatrixBuilder>(
     config_json: &[u8],
     reader: &mut impl Read,
@@ -129,7 +129,7 @@ fn read<D: Description, B: MatrixBuilder>(
     stream.finish()
 }
 
-/// Reads to the end, in pieces that are pushed.
+/// Reads to the end and pushes each piece.
 fn read_to_end(reader: &mut impl Read, mut push: impl FnMut(&[u8]) -> Result<(), LoadError>) -> Result<(), LoadError> {
     let mut piece = vec![0; PIECE_BYTES];
     loop {

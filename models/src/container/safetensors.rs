@@ -1,8 +1,8 @@
 //! Hugging Face checkpoints: `config.json` and `model.safetensors`.
 //!
-//! The container (<https://huggingface.co/docs/safetensors>) is the length of its header as a little-endian u64, the
-//! header as JSON, and the tensors' data without gaps. The header may have texts of any name: a checkpoint
-//! [in one file](super::checkpoint) has there what else lies in a folder of its own.
+//! The container (<https://huggingface.co/docs/safetensors>) consists of the header length as a little-endian u64, the
+//! header as JSON, and the tensor data without gaps. The header may hold named texts. A checkpoint [in one
+//! file](super::checkpoint) stores its settings files there.
 
 #[cfg(not(target_arch = "wasm32"))]
 use std::collections::HashMap;
@@ -24,36 +24,36 @@ use crate::{
     family::{description::Description, spelling::Spelling, weights::Container},
 };
 
-/// Bytes of the header's length.
+/// Size in bytes of the header's length field.
 const LENGTH_BYTES: usize = 8;
-/// Longest header, in bytes: the limit of the reference implementation.
+/// Maximum header length in bytes, that of the reference implementation.
 const LONGEST_HEADER: u64 = 100_000_000;
 
-/// What a file says before its tensors.
+/// Parser for the header of a safetensors file.
 pub(crate) struct SafetensorsHeader<D> {
-    /// By the `config.json` beside it; without, it has one within.
+    /// Description from a separate `config.json`. If absent, the header must hold one.
     described: Option<(Spelling, D)>,
     total_bytes: Option<u64>,
-    /// The length and the JSON text, as far as they have come.
+    /// Length field and JSON text received so far.
     bytes: Vec<u8>,
 }
 
 impl<D: Description> SafetensorsHeader<D> {
-    /// `total_bytes` is the length of the safetensors file, if it is known.
+    /// Creates a parser for a safetensors file of `total_bytes`, if its length is known.
     pub(crate) fn new(config_json: &[u8], total_bytes: Option<u64>) -> Result<Self, LoadError> {
         let described = Some(D::of_config_json(config_json)?);
         Ok(Self { described, ..Self::with_settings_within(total_bytes) })
     }
 
-    /// The same of a checkpoint in one file.
+    /// Creates a parser for a checkpoint in one file.
     pub(crate) fn with_settings_within(total_bytes: Option<u64>) -> Self {
         Self { described: None, total_bytes, bytes: Vec::new() }
     }
 
-    /// The header, once all of it is there.
+    /// Parsed header, once it is complete.
     pub(super) fn metadata(&self) -> Result<Metadata, LoadError> {
         let json = self.bytes.get(LENGTH_BYTES..).unwrap_or_default();
-        // Makes sure that the tensors follow each other, and that each is as long as its shape says.
+        // Deserialization checks that tensors are contiguous, and that each has the size of its shape.
         let metadata: Metadata = serde_json::from_slice(json).map_err(SafeTensorError::InvalidHeaderDeserialization)?;
         if self.total_bytes.is_some_and(|total| self.position() + metadata.data_len() as u64 != total) {
             return Err(SafeTensorError::MetadataIncompleteBuffer.into());
@@ -61,13 +61,13 @@ impl<D: Description> SafetensorsHeader<D> {
         Ok(metadata)
     }
 
-    /// Where the header ends, once its length is there.
+    /// Offset of the header's end, once its length has been received.
     fn end(&self) -> Option<u64> {
         let length = self.bytes.first_chunk::<LENGTH_BYTES>()?;
         Some(u64::from_le_bytes(*length).saturating_add(LENGTH_BYTES as u64))
     }
 
-    /// Takes bytes off `input` until `end` of them are there.
+    /// Takes bytes from `input` until `end` bytes are present.
     fn fill(&mut self, input: &mut &[u8], end: usize) -> Progress {
         let missing = end.saturating_sub(self.bytes.len());
         let (more, rest) = input.split_at(missing.min(input.len()));
@@ -115,7 +115,7 @@ impl<D: Description> Describes<D> for SafetensorsHeader<D> {
     }
 }
 
-/// What the texts of a header say.
+/// Description in the texts of a header.
 fn described_within<D: Description>(metadata: &Metadata) -> Result<(Spelling, D), LoadError> {
     let texts = metadata.metadata().as_ref();
     let text = |name: &str| Ok(texts.and_then(|texts| texts.get(name)).map(|text| text.clone().into_bytes()));
@@ -125,24 +125,24 @@ fn described_within<D: Description>(metadata: &Metadata) -> Result<(Spelling, D)
     Ok((spelling, description))
 }
 
-/// The files of a checkpoint, as if they were one behind the other.
+/// Headers of a sharded checkpoint, treated as one concatenated file.
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) struct Shards<D> {
     described: (Spelling, D),
     tensors: HashMap<String, Entry>,
-    /// Bytes of those so far.
+    /// Total size in bytes of the shards added so far.
     total_bytes: u64,
 }
 
 #[cfg(not(target_arch = "wasm32"))]
 impl<D: Description> Shards<D> {
-    /// None yet.
+    /// Creates a checkpoint without shards.
     pub(crate) fn new(config_json: &[u8]) -> Result<Self, LoadError> {
         let described = D::of_config_json(config_json)?;
         Ok(Self { described, tensors: HashMap::new(), total_bytes: 0 })
     }
 
-    /// Adds what the next one says before its tensors, of which it has so many bytes.
+    /// Adds the header of the next shard, whose size is `bytes`.
     pub(crate) fn add(&mut self, shard: &mut impl std::io::Read, bytes: u64) -> Result<(), LoadError> {
         let mut header: SafetensorsHeader<D> = SafetensorsHeader::with_settings_within(Some(bytes));
         read_header(&mut header, shard)?;
@@ -156,13 +156,13 @@ impl<D: Description> Shards<D> {
         Ok(())
     }
 
-    /// Bytes of all.
+    /// Total size of all shards in bytes.
     pub(crate) fn total_bytes(&self) -> u64 {
         self.total_bytes
     }
 }
 
-/// All headers have been read: what is between tensors, headers too, is passed over.
+/// Header that is already complete: bytes between tensors, including other headers, are skipped.
 #[cfg(not(target_arch = "wasm32"))]
 impl<D: Description> Header for Shards<D> {
     fn push(&mut self, _: &mut &[u8]) -> Result<Progress, LoadError> {
@@ -186,7 +186,7 @@ impl<D: Description> Describes<D> for Shards<D> {
     }
 }
 
-/// The tensors that a header lists, whose data begin at a byte.
+/// Tensors listed in a header; their data start at byte `data_start`.
 fn entries(metadata: &Metadata, data_start: u64) -> impl Iterator<Item = (String, Entry)> {
     metadata.tensors().into_iter().map(move |(name, info)| (name, entry(info, data_start)))
 }

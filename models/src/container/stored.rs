@@ -1,4 +1,4 @@
-//! Weights as they are in their file, for who computes with them elsewhere than on this processor.
+//! Weights in the form of their file, for backends that compute on another device.
 
 use std::{collections::TryReserveError, io::Read};
 
@@ -14,40 +14,38 @@ use crate::{
     family::{config::ModelConfig, weights::ModelWeights},
 };
 
-/// Most bytes that are taken at a time.
+/// Maximum number of bytes copied at a time.
 const STRIP_BYTES: usize = 1 << 20;
 
-/// A matrix of weights, `[outputs, inputs]`, row after row.
+/// Weight matrix, `[outputs, inputs]`, stored row by row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredMatrix {
-    /// How its elements are stored; rows are whole blocks.
+    /// Element type; rows are whole blocks.
     pub element: ElementType,
-    /// Rows.
+    /// Number of rows (outputs).
     pub outputs: usize,
-    /// Elements of a row.
+    /// Number of elements per row.
     pub inputs: usize,
-    /// `outputs` rows of [`ElementType::row_bytes`], little-endian.
+    /// Data: `outputs` rows of [`ElementType::row_bytes`] bytes, little-endian.
     pub bytes: Vec<u8>,
 }
 
-/// A model as its file has it: shape, and weights that nothing has been done with but for norms, which are widened to
-/// f32.
+/// Model in the form of its file: shape and unconverted weights, except that norms are widened to f32.
 ///
-/// It takes as much memory as the file. Whoever moves the weights elsewhere can drop each matrix as soon as it is
-/// there.
+/// It takes as much memory as the file. Callers that copy the weights to a device can drop each matrix afterwards.
 #[derive(Debug)]
 pub struct StoredModel {
-    /// Shape and constants.
+    /// Shape and constants of the model.
     pub config: ModelConfig,
-    /// Every weight that the shape wants.
+    /// All weights of the model.
     pub weights: ModelWeights<StoredMatrix>,
 }
 
 impl StoredModel {
-    /// Opens what [`Model::open`](crate::Model::open) opens.
+    /// Opens a model at the same paths as [`Model::open`](crate::Model::open).
     ///
     /// # Errors
-    /// The same.
+    /// As for [`Model::open`](crate::Model::open).
     #[cfg(not(target_arch = "wasm32"))]
     pub fn open(path: &std::path::Path) -> Result<Self, LoadError> {
         let (config, weights) = super::read::open::<ModelConfig, StoredBuilder>(path)?;
@@ -75,12 +73,11 @@ impl StoredModel {
     }
 }
 
-/// A [`StoredModel`] from the bytes of one file as they come: what [`ModelLoader`](crate::ModelLoader) takes.
+/// Loader for a [`StoredModel`] from a stream of the files that [`ModelLoader`](crate::ModelLoader) accepts.
 pub struct StoredLoader(Stream<ModelConfig, FileHeader<ModelConfig>, StoredBuilder>);
 
 impl StoredLoader {
-    /// Starts with nothing. `total_bytes` is the length of the file, if it is known: a bound for what the file may
-    /// claim.
+    /// Creates an empty loader. `total_bytes` is the length of the file, if known; it bounds what the file may claim.
     #[must_use]
     pub fn new(total_bytes: Option<u64>) -> Self {
         Self(Stream::new(FileHeader::new(total_bytes), total_bytes))
@@ -94,20 +91,20 @@ impl StoredLoader {
         self.0.push(bytes)
     }
 
-    /// The model, if all its bytes have been pushed.
+    /// Returns the model, once all bytes have been pushed.
     ///
     /// # Errors
-    /// [`LoadError::Truncated`] if not.
+    /// [`LoadError::Truncated`] if bytes are missing.
     pub fn finish(self) -> Result<StoredModel, LoadError> {
         let (config, weights) = self.0.finish()?;
         Ok(StoredModel { config, weights })
     }
 }
 
-/// A [`StoredMatrix`] whose bytes come.
+/// Builder of a [`StoredMatrix`].
 struct StoredBuilder {
     matrix: StoredMatrix,
-    /// Bytes of the whole.
+    /// Final size in bytes.
     size: usize,
 }
 

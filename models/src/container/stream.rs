@@ -1,4 +1,4 @@
-//! A container as a stream of bytes: what comes before the tensors, then the tensors.
+//! Container as a stream of bytes: its header, then the tensors.
 
 use super::{
     filling::Filling,
@@ -7,26 +7,25 @@ use super::{
 };
 use crate::{error::LoadError, family::description::Description};
 
-/// The part of a container before its tensors.
+/// Part of a container before its tensors.
 pub(crate) trait Header: Sized {
-    /// Takes bytes off `input`, as many as are its own.
+    /// Consumes bytes of `input` that belong to the header.
     fn push(&mut self, input: &mut &[u8]) -> Result<Progress, LoadError>;
 
-    /// Bytes taken so far.
+    /// Number of bytes consumed so far.
     fn position(&self) -> u64;
 
-    /// Says what a header that has ended too early lacks.
+    /// Error for a header that ends too early.
     fn truncated(&self) -> LoadError;
 }
 
-/// A header that describes a model.
+/// Header that describes a model.
 pub(crate) trait Describes<D>: Header {
-    /// What the header says, once it is [`Complete`](Progress::Complete): the model's description, and where its
-    /// weights are.
+    /// Description of the model and positions of its weights, once the header is [`Complete`](Progress::Complete).
     fn plan(self) -> Result<(D, Vec<Planned>), LoadError>;
 }
 
-/// Pushes what a file has before its tensors; it is read a little further than that.
+/// Reads a header from a file; reads up to one buffer too far.
 #[cfg(not(target_arch = "wasm32"))]
 pub(super) fn read_header(header: &mut impl Header, file: &mut impl std::io::Read) -> Result<(), LoadError> {
     let mut piece = [0; 4096];
@@ -40,14 +39,14 @@ pub(super) fn read_header(header: &mut impl Header, file: &mut impl std::io::Rea
     }
 }
 
-/// Whether all is there.
+/// Completeness of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
     Complete,
     Incomplete,
 }
 
-/// A container that is being read.
+/// Container that is being read.
 pub(crate) struct Stream<D, H, B: MatrixBuilder> {
     stage: Stage<D, H, B>,
     total_bytes: Option<u64>,
@@ -56,7 +55,7 @@ pub(crate) struct Stream<D, H, B: MatrixBuilder> {
 enum Stage<D, H, B: MatrixBuilder> {
     Header(H),
     Tensors(Box<(D, Filling<B>)>),
-    /// There was an error.
+    /// An error has occurred.
     Failed,
 }
 
@@ -66,7 +65,7 @@ impl<D: Description, H: Describes<D>, B: MatrixBuilder> Stream<D, H, B> {
     }
 
     pub(crate) fn push(&mut self, mut bytes: &[u8]) -> Result<(), LoadError> {
-        // Only what has succeeded is put back.
+        // The state is only restored on success.
         self.stage = match std::mem::replace(&mut self.stage, Stage::Failed) {
             Stage::Header(mut header) => match header.push(&mut bytes)? {
                 Progress::Incomplete => Stage::Header(header),
@@ -95,7 +94,7 @@ impl<D: Description, H: Describes<D>, B: MatrixBuilder> Stream<D, H, B> {
             Stage::Failed => return Err(LoadError::AfterFailure),
         };
         let weights = description.gather(&mut parts)?;
-        // What is left are the divisors of the rotary frequencies.
+        // A remaining vector holds the divisors of the rotary frequencies.
         if let Some((_, factors)) = parts.vectors.pop_first() {
             description.stretch(factors)?;
         }

@@ -1,17 +1,16 @@
-//! What the files beside a checkpoint's `config.json` say.
+//! Settings in the files next to a checkpoint's `config.json`.
 
 use serde::Deserialize;
 
 use super::{config::ModelConfig, hugging_face::OneOrMany};
 use crate::error::LoadError;
 
-/// Gives the bytes of a file beside a `config.json`, if it is there.
+/// Reads a file next to `config.json`; `None` if it does not exist.
 pub(crate) type Beside<'f> = &'f dyn Fn(&str) -> Result<Option<Vec<u8>>, LoadError>;
 
 impl ModelConfig {
-    /// Takes what the other files of a checkpoint's folder say, as transformers does: the tokens that end a text in
-    /// `generation_config.json`, and in `tokenizer_config.json` whether a prompt begins with a token. `file` gives
-    /// the bytes of those that are there.
+    /// Applies the other files of a checkpoint's folder, as transformers does: end-of-text tokens from
+    /// `generation_config.json`, and from `tokenizer_config.json` the flag for a begin-of-sequence token.
     pub(crate) fn amend(&mut self, file: Beside<'_>) -> Result<(), LoadError> {
         if let Some(ids) = GenerationConfig::read(file)?.eos_token_id {
             self.eos_token_ids = ids.tokens()?;
@@ -24,13 +23,12 @@ impl ModelConfig {
     }
 }
 
-/// Whether a tokenizer of this class puts a token before a prompt where nothing says so. The general class does what
-/// its template says, which `Tokenizer` knows.
+/// Default of `add_bos_token` for a tokenizer class. The general class follows its template, which `Tokenizer` applies.
 fn begins(class: Option<&str>) -> bool {
     class.is_none_or(|class| ["Llama", "Gemma", "PreTrained"].iter().any(|known| class.starts_with(known)))
 }
 
-/// What `generation_config.json` says of where texts begin and end.
+/// Contents of `generation_config.json`: tokens that begin and end a text.
 #[derive(Deserialize, Default)]
 pub(super) struct GenerationConfig {
     pub(super) eos_token_id: Option<OneOrMany>,
@@ -38,7 +36,7 @@ pub(super) struct GenerationConfig {
 }
 
 impl GenerationConfig {
-    /// Empty if there is none.
+    /// Reads the file; all fields are empty if it does not exist.
     pub(super) fn read(file: Beside<'_>) -> Result<Self, LoadError> {
         match file("generation_config.json")? {
             Some(json) => Ok(serde_json::from_slice(&json)?),

@@ -1,142 +1,142 @@
-//! What the blocks of a model compute, as data: forward passes interpret it, families fill it in.
+//! Computations of transformer blocks as data, filled in by families and interpreted by forward passes.
 
 use super::rotary::Rotary;
 
-/// What a model computes, as far as families differ. The default is Llama's: RMSNorm before attention and before the
-/// feed-forward part, no biases, rotary positions, SwiGLU.
+/// Options in which families differ. The default is Llama: RMSNorm before attention and before the feed-forward part,
+/// no biases, rotary positions, SwiGLU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Block {
-    /// What every norm of the residual stream computes.
+    /// Kind of every norm on the residual stream.
     pub norm: Norm,
-    /// Where a block has them.
+    /// Placement of the norms in a block.
     pub norms: NormPlaces,
-    /// Norm of queries and keys before they are rotated.
+    /// Norm of queries and keys before their rotation.
     pub head_norm: HeadNorm,
-    /// Whether queries, keys and values have biases.
+    /// True if queries, keys and values have biases.
     pub projection_bias: bool,
-    /// Whether what leads contexts back has a bias.
+    /// True if the attention output projection has a bias.
     pub output_bias: bool,
-    /// What the feed-forward part computes.
+    /// Kind of the feed-forward part.
     pub feed_forward: FeedForward,
-    /// Whether its matrices have biases.
+    /// True if the feed-forward matrices have biases.
     pub feed_forward_bias: bool,
-    /// How a token's place is told.
+    /// Encoding of token positions.
     pub position: Position,
-    /// What products of queries and keys are multiplied by, if not by 1/√head_dim.
+    /// Factor of attention scores; 1/√head_dim if absent.
     pub score_scale: Option<f32>,
-    /// c of c·tanh(s/c), which scores go through.
+    /// Soft cap c of attention scores, c·tanh(s/c).
     pub score_softcap: Option<f32>,
-    /// How many tokens a row of a [local](Layers) layer sees, itself included.
+    /// Sliding window of [local](Layers) layers.
     pub window: Option<Window>,
-    /// What embeddings are multiplied by.
+    /// Factor of token embeddings.
     pub embedding_scale: f32,
-    /// What each part's result is multiplied by before it is added to the residual stream.
+    /// Factor of the output of attention and feed-forward part before the residual addition.
     pub residual_scale: f32,
-    /// What logits are multiplied by.
+    /// Factor of the logits, before their soft cap.
     pub logit_scale: f32,
-    /// c of c·tanh(x/c), which logits go through.
+    /// Soft cap c of logits, c·tanh(x/c).
     pub logit_softcap: Option<f32>,
 }
 
-/// A norm of the residual stream.
+/// Kind of a norm on the residual stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Norm {
-    /// x / √(mean(x²) + ε) · scale.
+    /// RMSNorm: x / √(mean(x²) + ε) · scale.
     Rms,
-    /// (x − mean(x)) / √(var(x) + ε) · scale + bias.
+    /// LayerNorm: (x − mean(x)) / √(var(x) + ε) · scale + bias.
     Layer,
 }
 
-/// Where a block has norms. There is one behind the last block in any case.
+/// Placement of norms in a block. The output of the last block always has a norm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NormPlaces {
-    /// Of what goes into attention and into the feed-forward part.
+    /// Norms on the inputs of attention and feed-forward part.
     Before,
-    /// Of what comes from them.
+    /// Norms on the outputs of attention and feed-forward part.
     After,
-    /// Both.
+    /// Norms on inputs and outputs.
     Around,
 }
 
 /// RMSNorm of queries and keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeadNorm {
-    /// None.
+    /// Queries and keys are not normalized.
     None,
-    /// Of each head, all with the same scales.
+    /// One norm per head, with scales shared by all heads.
     Each,
-    /// Of all heads as one vector.
+    /// One norm over all heads as a single vector.
     All,
 }
 
-/// A feed-forward part.
+/// Kind of a feed-forward part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FeedForward {
-    /// down(activation(gate(x)) · up(x)).
+    /// Gated: down(activation(gate(x)) · up(x)).
     Gated(Activation),
-    /// down(activation(up(x))).
+    /// Without a gate: down(activation(up(x))).
     Plain(Activation),
 }
 
-/// A function of one number.
+/// Element-wise activation function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Activation {
-    /// x / (1 + e⁻ˣ).
+    /// SiLU: x / (1 + e⁻ˣ).
     Silu,
-    /// ½x·(1 + tanh(√(2/π)·(x + 0.044715x³))).
+    /// GELU by tanh: ½x·(1 + tanh(√(2/π)·(x + 0.044715x³))).
     GeluTanh,
-    /// max(0, x).
+    /// Rectifier: max(0, x).
     Relu,
 }
 
-/// How a token's place in the text is told.
+/// Encoding of token positions.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Position {
-    /// Queries and keys are rotated.
+    /// Rotary embedding of queries and keys.
     Rotary {
-        /// In all layers but those below.
+        /// Embedding of all layers except those below.
         global: Rotary,
-        /// In [local](Window) layers, if otherwise.
+        /// Embedding of [local](Window) layers, if different.
         local: Option<Rotary>,
-        /// Layers without (NoPE).
+        /// Layers without positions (NoPE).
         nope: Layers,
     },
-    /// A learned vector is added to each embedding.
+    /// Learned vector added to each token embedding.
     Learned {
-        /// Rows of the table before that of the first position.
+        /// Number of table rows before that of position 0.
         offset: usize,
     },
 }
 
-/// A window, and the layers that have it.
+/// Sliding window, and the layers that have it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
-    /// Tokens that a row sees, itself included.
+    /// Number of tokens that a row sees, itself included.
     pub tokens: usize,
-    /// The local layers.
+    /// Layers with the window, called local.
     pub layers: Layers,
 }
 
-/// Some of a model's layers.
+/// Subset of a model's layers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Layers {
-    /// None of them.
+    /// Empty set of layers.
     None,
-    /// All.
+    /// All layers of the model.
     All,
-    /// All but one of so many: layer i, from 0, is among them unless i mod `period` is `but`.
+    /// All layers except those with i mod `period` = `but`, where layers count from 0.
     AllBut {
-        /// At least 1.
+        /// Length of the period, at least 1.
         period: usize,
-        /// Below `period`.
+        /// Excluded remainder, below `period`.
         but: usize,
     },
-    /// Those that are true.
+    /// Layers whose entry is true.
     Listed(Vec<bool>),
 }
 
 impl Layers {
-    /// Whether `layer`, from 0, is one of them.
+    /// Returns whether `layer`, counted from 0, is in the set.
     #[must_use]
     pub fn contains(&self, layer: usize) -> bool {
         match self {
@@ -147,7 +147,7 @@ impl Layers {
         }
     }
 
-    /// Whether any of the first `count` layers is one of them.
+    /// Returns whether any of the first `count` layers is in the set.
     pub(super) fn any(&self, count: usize) -> bool {
         (0..count).any(|layer| self.contains(layer))
     }
@@ -176,7 +176,7 @@ impl Default for Block {
 }
 
 impl Block {
-    /// Which rotary embedding a layer has, if any.
+    /// Rotary embedding of a layer, if it has one.
     #[must_use]
     pub fn rotary_scope(&self, layer: usize) -> Option<RotaryScope> {
         let Position::Rotary { local, nope, .. } = &self.position else { return None };
@@ -187,7 +187,7 @@ impl Block {
         }
     }
 
-    /// How many tokens a row of this layer sees at most, itself included.
+    /// Largest number of tokens that a row of this layer sees, itself included; `None` without a window.
     #[must_use]
     pub fn window(&self, layer: usize) -> Option<usize> {
         self.window.as_ref().filter(|window| window.layers.contains(layer)).map(|window| window.tokens)
@@ -197,22 +197,22 @@ impl Block {
         self.window(layer).is_some()
     }
 
-    /// Whether there are norms of what goes into a part.
+    /// Returns whether the inputs of attention and feed-forward part have norms.
     pub(crate) fn norms_before(&self) -> bool {
         self.norms != NormPlaces::After
     }
 
-    /// Whether there are norms of what comes from a part.
+    /// Returns whether the outputs of attention and feed-forward part have norms.
     pub(crate) fn norms_after(&self) -> bool {
         self.norms != NormPlaces::Before
     }
 }
 
-/// Whose rotary embedding it is.
+/// Reference to one of the model's rotary embeddings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RotaryScope {
-    /// [`Position::Rotary::global`].
+    /// The model's [`Position::Rotary::global`].
     Global,
-    /// [`Position::Rotary::local`].
+    /// The model's [`Position::Rotary::local`].
     Local,
 }

@@ -1,4 +1,4 @@
-//! The shape and constants of a model.
+//! Shape and constants of a decoder-only model.
 
 use super::{
     block::{Block, Position},
@@ -6,10 +6,10 @@ use super::{
 };
 use crate::error::{LoadError, invalid};
 
-/// The shape and constants of a model.
+/// Shape and constants of a decoder-only model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelConfig {
-    /// Number of token ids; a row of logits is this long, whatever rows a file has beyond
+    /// Number of token ids, which is the length of a row of logits. A file may have more rows
     /// ([`cut_vocabulary`](Self::cut_vocabulary)).
     pub vocab_size: usize,
     /// Width of the residual stream.
@@ -24,37 +24,37 @@ pub struct ModelConfig {
     pub kv_heads: usize,
     /// Width of a head; even.
     pub head_dim: usize,
-    /// Largest number of tokens in a sequence.
+    /// Maximum number of tokens in a sequence.
     pub context_length: usize,
-    /// ε of its norms.
+    /// Constant ε of the norms.
     pub norm_epsilon: f32,
-    /// What its blocks compute.
+    /// Computations of the blocks.
     pub block: Block,
     /// Token that begins a sequence, if the model has one.
     pub bos_token_id: Option<u32>,
-    /// Whether a prompt begins with it where the tokenizer has no template that says so.
+    /// True if prompts begin with `bos_token_id` when the tokenizer has no template.
     pub adds_bos: bool,
     /// Tokens that end a sequence.
     pub eos_token_ids: Vec<u32>,
-    /// Whether the output head is the embedding table.
+    /// True if the output head is the embedding table.
     pub tied_embeddings: bool,
-    /// The Jinja template that makes a prompt of a conversation, if a GGUF file has one.
+    /// Jinja chat template in a GGUF file, if it has one.
     pub chat_template: Option<String>,
 }
 
 impl ModelConfig {
-    /// The token that begins a prompt, if one does: what [`Tokenizer::encode_prompt`](crate::Tokenizer::encode_prompt)
-    /// wants.
+    /// Token that begins a prompt, if any; pass it to [`Tokenizer::encode_prompt`](crate::Tokenizer::encode_prompt).
     #[must_use]
     pub fn first_token(&self) -> Option<u32> {
         self.bos_token_id.filter(|_| self.adds_bos)
     }
 
-    /// Leaves the first `tokens` ids of the vocabulary: those that a tokenizer has. Tables are padded to round numbers
-    /// of rows, and not alike in all sizes of a model; a row behind the last token is one that nobody ever wrote.
+    /// Limits the vocabulary to the first `tokens` ids, those of the tokenizer. Embedding tables are padded to round
+    /// numbers of rows, which differ between sizes of a model. Rows past the tokenizer's last token are never
+    /// generated.
     ///
     /// # Errors
-    /// If there are fewer rows than that, or a special token is behind the last.
+    /// [`LoadError::InvalidSetting`] if there are fewer rows than `tokens`, or if a special token is not below it.
     pub fn cut_vocabulary(&mut self, tokens: usize) -> Result<(), LoadError> {
         if tokens > self.vocab_size {
             return Err(invalid("vocab_size", self.vocab_size, "as many rows as the tokenizer has tokens"));
@@ -63,7 +63,7 @@ impl ModelConfig {
         self.validate()
     }
 
-    /// Checks what the loaders cannot see from tensor shapes.
+    /// Checks the settings that tensor shapes do not determine.
     pub(crate) fn validate(&self) -> Result<(), LoadError> {
         let positive = [
             ("vocab_size", self.vocab_size),
@@ -76,7 +76,7 @@ impl ModelConfig {
             ("context_length", self.context_length),
         ];
         for (key, value) in positive {
-            // The product of any two stays far from overflow, also in 32-bit address spaces.
+            // The product of any two is at most 2⁴⁸, which cannot overflow in 64 bits.
             if value == 0 || value > LARGEST_DIMENSION {
                 return Err(invalid(key, value, "between 1 and 2²⁴"));
             }
@@ -129,13 +129,13 @@ impl ModelConfig {
         }
     }
 
-    /// What products of queries and keys are multiplied by.
+    /// Factor of attention scores.
     #[must_use]
     pub fn score_scale(&self) -> f32 {
         self.block.score_scale.unwrap_or_else(|| 1.0 / (self.head_dim as f32).sqrt())
     }
 
-    /// How queries and keys are rotated in all layers but a few, if they are.
+    /// Rotary embedding of all layers except local ones; `None` for learned positions.
     pub(crate) fn rotary_mut(&mut self) -> Option<&mut Rotary> {
         match &mut self.block.position {
             Position::Rotary { global, .. } => Some(global),
@@ -143,7 +143,7 @@ impl ModelConfig {
         }
     }
 
-    /// Stretches the rotary frequencies by divisors that a file has among its tensors.
+    /// Stretches the rotary frequencies by divisors that a file stores as a tensor.
     pub(crate) fn stretch(&mut self, factors: Vec<f32>) -> Result<(), LoadError> {
         if let Some(rotary) = self.rotary_mut() {
             rotary.scaling = RopeScaling::PerFrequency { factors };
@@ -151,7 +151,7 @@ impl ModelConfig {
         self.validate()
     }
 
-    /// Rows of the table of learned positions; none without one.
+    /// Number of rows in the table of learned positions; `None` for rotary positions.
     pub(crate) fn position_rows(&self) -> Option<usize> {
         match self.block.position {
             Position::Learned { offset } => Some(self.context_length + offset),
@@ -159,16 +159,16 @@ impl ModelConfig {
         }
     }
 
-    /// Elements of all heads' queries.
+    /// Number of elements in all heads' queries.
     pub(crate) fn query_width(&self) -> usize {
         self.heads * self.head_dim
     }
 
-    /// Elements of all heads' keys, and of their values.
+    /// Number of elements in all heads' keys; that of their values is the same.
     pub(crate) fn key_width(&self) -> usize {
         self.kv_heads * self.head_dim
     }
 }
 
-/// No dimension of a real model comes near it; a guard against arithmetic and allocation on nonsense.
+/// Upper bound on dimensions, far above any real model. It guards arithmetic and allocation against invalid files.
 pub(crate) const LARGEST_DIMENSION: usize = 1 << 24;

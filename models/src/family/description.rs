@@ -1,4 +1,4 @@
-//! What containers are read by: whoever describes a model says what its settings mean and which weights it has.
+//! Interface between containers and model descriptions: the meaning of settings, and the list of weights.
 
 use super::{
     beside::Beside,
@@ -10,22 +10,23 @@ use super::{
 };
 use crate::error::LoadError;
 
-/// Gives the shape of a file's tensor by its name, outermost dimension first.
+/// Returns the shape of a tensor in the file by name, outermost dimension first.
 pub(crate) type ShapeOf<'s, 'f> = &'s dyn Fn(&str) -> Option<&'f [u64]>;
 
-/// The description of a model, which its files give.
+/// Description of a model, read from its files.
 pub(crate) trait Description: Clone {
-    /// All weights of such a model, with `M` for each of its matrices.
+    /// All weights of such a model, with type `M` for matrices.
     type Weights<M>;
 
-    /// Reads a `config.json`.
+    /// Parses a `config.json`.
     fn of_config_json(json: &[u8]) -> Result<(Spelling, Self), LoadError>;
 
-    /// Reads the settings of a GGUF file.
+    /// Parses the settings of a GGUF file.
     fn of_gguf(settings: &Metadata, shape_of: ShapeOf<'_, '_>) -> Result<(Spelling, Self), LoadError>;
 
-    /// Takes what only the presence of tensors tells; `stored` gives the name of a weight that is there. A setting that
-    /// is stored as a vector is asked for by its name and length, and comes to [`stretch`](Self::stretch).
+    /// Applies settings that follow from the presence of tensors; `stored` returns the name of a weight in the file. If
+    /// a setting is stored as a vector, returns its name and length; the vector is passed to
+    /// [`stretch`](Self::stretch).
     fn settle(
         &mut self,
         _container: Container,
@@ -34,15 +35,15 @@ pub(crate) trait Description: Clone {
         Ok(None)
     }
 
-    /// Asks for all weights.
+    /// Requests all weights from a source.
     fn gather<S: WeightSource>(&self, source: &mut S) -> Result<Self::Weights<S::Matrix>, S::Error>;
 
-    /// Takes the vector that [`settle`](Self::settle) has asked for.
+    /// Applies the vector that [`settle`](Self::settle) has requested.
     fn stretch(&mut self, _factors: Vec<f32>) -> Result<(), LoadError> {
         Ok(())
     }
 
-    /// Takes what the other files of a checkpoint say.
+    /// Applies the other files of a checkpoint.
     fn amend(&mut self, file: Beside<'_>) -> Result<(), LoadError>;
 }
 
@@ -63,7 +64,7 @@ impl Description for ModelConfig {
         stored: &dyn Fn(&WeightName) -> Option<String>,
     ) -> Result<Option<(WeightName, usize)>, LoadError> {
         if container == Container::HuggingFace {
-            // A head that is stored is used, as the reference implementation does: it need not be the table.
+            // A stored head takes precedence over the embedding table, as in the reference implementation.
             self.tied_embeddings &= stored(&WeightName::HEAD).is_none();
             return Ok(None);
         }

@@ -1,5 +1,6 @@
-//! Gemma 1, 2 and 3 (its models for text): GeGLU, scaled embeddings, norms stored less one; from 2 on norms around both
-//! parts, windows in most layers and soft caps; in 3 norms of queries and keys, and another θ within windows.
+//! Gemma 1, 2 and 3 (text models): GeGLU, scaled embeddings, norm scales stored less one. Gemma 2 and 3 add norms
+//! around both parts, sliding windows in most layers and soft caps. Gemma 3 adds norms of queries and keys and another
+//! θ in windowed layers.
 
 use serde_json::json;
 
@@ -54,7 +55,7 @@ pub(super) const GEMMA2: Family = Family {
         config.block.norms = NormPlaces::Around;
         config.block.score_softcap = settings.float("attn_logit_softcapping")?;
         config.block.logit_softcap = settings.float("final_logit_softcapping")?;
-        // The largest of its models, alone, scales by another width than the head's.
+        // Only the 27B model scales by a width other than the head's.
         if config.layers == LAYERS_OF_27B[0] {
             config.block.score_scale = Some(1.0 / (config.hidden_size as f32 / config.heads as f32).sqrt());
         }
@@ -73,7 +74,7 @@ pub(super) const GEMMA3: Family = Family {
         shared(keys, config)?;
         config.block.head_norm = HeadNorm::Each;
         around(keys, config, [None, None])?;
-        // New files call it by a private name.
+        // Newer files use a private name for this setting.
         let period = keys.get("sliding_window_pattern")?.or(keys.get("_sliding_window_pattern")?);
         let period = period.unwrap_or(6).max(1);
         let layers = Layers::AllBut { period, but: period - 1 };
@@ -95,7 +96,7 @@ pub(super) const GEMMA3: Family = Family {
         config.block.window = settings.window()?.map(|tokens| Window { tokens, layers });
         let theta = settings.float("rope.freq_base_swa")?.unwrap_or(10_000.0);
         if let Position::Rotary { global, local, .. } = &mut config.block.position {
-            // What is not said is Gemma 3's, not Llama's.
+            // Default θ of Gemma 3, which differs from Llama's.
             if settings.get("rope.freq_base").is_none() {
                 global.theta = 1_000_000.0;
             }
@@ -106,10 +107,10 @@ pub(super) const GEMMA3: Family = Family {
     ..GEMMA2
 };
 
-/// Layers of Gemma 2's and 3's models of 27 billion, by which their GGUF files are told.
+/// Number of layers of Gemma 2 27B and Gemma 3 27B, by which their GGUF files are recognized.
 const LAYERS_OF_27B: [usize; 2] = [46, 62];
 
-/// What all of them compute.
+/// Sets the options that all Gemma models share.
 fn all(config: &mut ModelConfig) {
     config.block = Block {
         feed_forward: FeedForward::Gated(Activation::GeluTanh),
@@ -120,7 +121,7 @@ fn all(config: &mut ModelConfig) {
 
 fn shared(keys: &Keys, config: &mut ModelConfig) -> Result<(), LoadError> {
     all(config);
-    // "gelu" is what the first files call it; they mean this one, as transformers knows.
+    // Early files say "gelu" for the tanh approximation, as transformers assumes.
     for key in ["hidden_act", "hidden_activation"] {
         keys.only(key, &[json!("gelu_pytorch_tanh"), json!("gelu")])?;
     }
@@ -129,7 +130,7 @@ fn shared(keys: &Keys, config: &mut ModelConfig) -> Result<(), LoadError> {
     keys.only("use_bidirectional_attention", &[json!(false)])
 }
 
-/// What Gemma 2 and 3 say of norms, caps and scales; `caps` of scores and of logits where nothing is said.
+/// Reads the norms, caps and scales of Gemma 2 and 3. `caps`: defaults of the score and logit caps.
 fn around(keys: &Keys, config: &mut ModelConfig, caps: [Option<f32>; 2]) -> Result<(), LoadError> {
     let cap = |key: &str, otherwise: Option<f32>| -> Result<Option<f32>, LoadError> {
         if keys.is_null(key) { Ok(None) } else { Ok(keys.get(key)?.or(otherwise)) }
@@ -141,8 +142,8 @@ fn around(keys: &Keys, config: &mut ModelConfig, caps: [Option<f32>; 2]) -> Resu
     Ok(())
 }
 
-/// Gemma 3's rotary embeddings: of layers that see all, and of those with a window. New files give both by the name of
-/// the layer's type, old ones one scaling and two bases.
+/// Rotary embeddings of Gemma 3, for full and for windowed layers. New files state both by layer type, old ones have
+/// one scaling and two bases.
 fn rotaries(keys: &Keys, config: &ModelConfig) -> Result<[Rotary; 2], LoadError> {
     const BASES: [f32; 2] = [1_000_000.0, 10_000.0];
     #[derive(serde::Deserialize)]

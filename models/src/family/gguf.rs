@@ -1,4 +1,4 @@
-//! The shape and constants in the settings of a GGUF file: what all families have.
+//! Shape and constants in a GGUF file's settings, as far as all families share them.
 
 use super::{
     block::{Block, Layers, Position},
@@ -11,7 +11,7 @@ use super::{
 use crate::error::{LoadError, invalid};
 
 impl ModelConfig {
-    /// Reads the settings of a GGUF file, of which `shape_of` gives the tensors' shapes by name.
+    /// Reads the settings of a GGUF file. `shape_of` returns the shape of a tensor by name.
     pub(crate) fn from_gguf<'f>(
         settings: &Metadata,
         shape_of: impl Fn(&str) -> Option<&'f [u64]>,
@@ -61,7 +61,7 @@ impl ModelConfig {
             head_dim: size("attention.key_length", head_dim)?,
             context_length: size("context_length", settings.required("context_length")?)?,
             norm_epsilon: settings.epsilon(family.norm)?,
-            // Nothing says whether there are biases but the tensors themselves.
+            // Biases are only recognizable by their tensors.
             block: Block {
                 norm: family.norm,
                 projection_bias: has_tensor(&stored_name(WeightName::QUERY_BIAS)),
@@ -73,7 +73,7 @@ impl ModelConfig {
             adds_bos: settings.shared("tokenizer.ggml.add_bos_token") != Some(&Value::Bool(false)),
             eos_token_ids: Vec::new(),
             tied_embeddings: shape_of(&stored_name(WeightName::HEAD)).is_none(),
-            // Longer ones are skipped, like everything that is not needed to run the model.
+            // A template over the length limit was skipped, like all values that inference does not need.
             chat_template: match settings.shared(CHAT_TEMPLATE) {
                 Some(Value::Text(template)) => Some(template.clone()),
                 _ => None,
@@ -83,7 +83,7 @@ impl ModelConfig {
             let id = settings.token(&format!("tokenizer.ggml.{key}"))?;
             config.eos_token_ids.extend(id.filter(|id| !config.eos_token_ids.contains(id)));
         }
-        // Families compute with the shape.
+        // Family code below computes with the shape, so check it first.
         config.validate()?;
         match settings.get("attention.causal") {
             None | Some(Value::Bool(true)) => {}

@@ -1,4 +1,4 @@
-//! The settings of a GGUF file, read by key and type.
+//! Typed access to the settings of a GGUF file.
 
 use std::{
     cell::RefCell,
@@ -13,10 +13,10 @@ use super::{
 };
 use crate::error::{LoadError, invalid};
 
-/// Key of the text that makes a prompt of a conversation.
+/// Metadata key of the chat template.
 pub(crate) const CHAT_TEMPLATE: &str = "tokenizer.chat_template";
 
-/// A metadata value. Arrays are only counted: none of those that matter here is an array.
+/// Value of a metadata entry. Arrays are skipped because no setting used here is an array.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
     Unsigned(u64),
@@ -27,7 +27,7 @@ pub(crate) enum Value {
     Skipped,
 }
 
-/// As an error tells it.
+/// Formats the value for error messages.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -41,11 +41,11 @@ impl fmt::Display for Value {
     }
 }
 
-/// Settings by their keys.
+/// Metadata of a file, by key.
 pub(crate) type Metadata = HashMap<String, Value>;
 
-/// The metadata of a file of one architecture, read by key and type. Keys are given without the architecture's name
-/// in front; what nobody has asked for is refused.
+/// Metadata of a file of one architecture. Keys are given without the architecture prefix. Settings that were never
+/// read are rejected by [`refuse_rest`](Self::refuse_rest).
 pub(super) struct Settings<'m> {
     values: &'m Metadata,
     architecture: &'static str,
@@ -53,26 +53,26 @@ pub(super) struct Settings<'m> {
     read: RefCell<BTreeSet<String>>,
 }
 
-/// Settings that leave the computation as it is.
+/// Settings without effect on the computation.
 const WITHOUT_EFFECT: [&str; 1] = ["tensor_data_layout"];
 
 impl<'m> Settings<'m> {
-    /// Those of an architecture whose elements are rotated together as `layout` says.
+    /// Creates a reader for an architecture. `layout`: pairing of rotated elements in its files.
     pub(super) fn new(values: &'m Metadata, architecture: &'static str, layout: RopeLayout) -> Self {
         Self { values, architecture, layout, read: RefCell::default() }
     }
 
-    /// The whole name of a key.
+    /// Full name of a key, with the architecture prefix.
     pub(super) fn key(&self, key: &str) -> String {
         format!("{}.{key}", self.architecture)
     }
 
-    /// The value of a key that all architectures share.
+    /// Value of a key that all architectures share.
     pub(super) fn shared(&self, key: &str) -> Option<&'m Value> {
         self.values.get(key)
     }
 
-    /// The value of one of the architecture's own keys.
+    /// Value of one of the architecture's own keys, which counts as read.
     pub(super) fn get(&self, key: &str) -> Option<&'m Value> {
         let key = self.key(key);
         let value = self.values.get(&key);
@@ -104,7 +104,7 @@ impl<'m> Settings<'m> {
         }
     }
 
-    /// Refuses a setting that is there and not zero.
+    /// Rejects a setting that is present and not zero.
     pub(super) fn refuse(&self, key: &str, what: &'static str) -> Result<(), LoadError> {
         match self.get(key) {
             None | Some(Value::Unsigned(0) | Value::Signed(0) | Value::Bool(false)) => Ok(()),
@@ -113,12 +113,12 @@ impl<'m> Settings<'m> {
         }
     }
 
-    /// The number of tokens in a sliding window, if there is one.
+    /// Size of the sliding window in tokens, if there is one.
     pub(super) fn window(&self) -> Result<Option<usize>, LoadError> {
         Ok(self.integer("attention.sliding_window")?.filter(|&tokens| tokens > 0).map(|tokens| tokens as usize))
     }
 
-    /// A token by a key that all architectures share.
+    /// Token id under a key that all architectures share.
     pub(super) fn token(&self, key: &str) -> Result<Option<u32>, LoadError> {
         let Some(id) = self.values.get(key).map(|value| integer(key, value)).transpose()? else {
             return Ok(None);
@@ -126,7 +126,7 @@ impl<'m> Settings<'m> {
         u32::try_from(id).map(Some).map_err(|_| invalid(key, id, "a token id"))
     }
 
-    /// ε of norms of this kind.
+    /// Constant ε of norms of this kind.
     pub(super) fn epsilon(&self, norm: Norm) -> Result<f32, LoadError> {
         let key = match norm {
             Norm::Rms => "attention.layer_norm_rms_epsilon",
@@ -135,7 +135,7 @@ impl<'m> Settings<'m> {
         self.float(key)?.ok_or_else(|| LoadError::MissingSetting { key: self.key(key) })
     }
 
-    /// The rotary embedding.
+    /// Rotary embedding in the settings.
     pub(super) fn rotary(&self, config: &ModelConfig) -> Result<Rotary, LoadError> {
         let theta = self.float("rope.freq_base")?.unwrap_or(10_000.0);
         let dimensions = match self.integer("rope.dimension_count")? {
@@ -148,7 +148,7 @@ impl<'m> Settings<'m> {
             None => self.float("rope.scale_linear")?,
         };
         let original = self.integer("rope.scaling.original_context_length")?;
-        // Says how it was trained, which changes nothing.
+        // Describes training only.
         self.get("rope.scaling.finetuned");
         let attention_factor = self.float("rope.scaling.attn_factor")?;
         let mut magnitude = attention_factor.unwrap_or(1.0);
@@ -171,14 +171,14 @@ impl<'m> Settings<'m> {
         Ok(Rotary { theta, scaling, layout: self.layout, dimensions, magnitude })
     }
 
-    /// Refuses settings of the architecture that nobody has asked for.
+    /// Rejects settings of the architecture that were never read.
     pub(super) fn refuse_rest(&self) -> Result<(), LoadError> {
         let read = self.read.borrow();
         let own = |key: &&String| {
             let rest = key.strip_prefix(self.architecture).and_then(|rest| rest.strip_prefix('.'));
             rest.is_some_and(|rest| !WITHOUT_EFFECT.contains(&rest)) && !read.contains(*key)
         };
-        // The least, so that the same file always gives the same answer.
+        // Smallest key, for a deterministic error.
         match self.values.keys().filter(own).min() {
             None => Ok(()),
             Some(key) => Err(LoadError::UnknownSetting { key: key.clone(), found: self.values[key].to_string() }),

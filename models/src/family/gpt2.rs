@@ -1,5 +1,5 @@
-//! GPT-2: LayerNorm, learned positions, biases everywhere, one matrix for queries, keys and values; checkpoints have
-//! matrices the other way round.
+//! GPT-2: LayerNorm, learned positions, biases everywhere, one matrix for queries, keys and values. Checkpoints store
+//! matrices transposed.
 
 use serde_json::json;
 
@@ -51,7 +51,7 @@ pub(super) const GPT2: Family = Family {
         ("norm", "output_norm.weight", "transformer.ln_f.weight"),
         ("norm_bias", "output_norm.bias", "transformer.ln_f.bias"),
     ],
-    // Masks.
+    // Attention masks.
     unused: &[".attn.bias", ".attn.masked_bias"],
     transposed: true,
     hugging_face,
@@ -67,9 +67,9 @@ fn hugging_face(keys: &Keys, config: &mut ModelConfig) -> Result<(), LoadError> 
     keys.only("hidden_act", &[json!("gelu_new"), json!("gelu_pytorch_tanh")])?;
     keys.only("scale_attn_weights", &[json!(true)])?;
     keys.only("scale_attn_by_inverse_layer_idx", &[json!(false)])?;
-    // Orders operations otherwise, for training in f16.
+    // Changes only the order of operations, for training in f16.
     keys.flag("reorder_and_upcast_attn")?;
-    // Another name for the longest text.
+    // A second name of the context length.
     keys.get::<usize>("n_ctx")?;
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! GPT-Neo: GPT-2 with windows in every other layer, scores as they are, and matrices the usual way round.
+//! GPT-Neo: GPT-2 with a sliding window in every other layer, unscaled attention scores, and matrices that are not
+//! transposed.
 
 use serde_json::json;
 
@@ -41,7 +42,7 @@ pub(super) const GPT_NEO: Family = Family {
         ("norm", "", "transformer.ln_f.weight"),
         ("norm_bias", "", "transformer.ln_f.bias"),
     ],
-    // Masks.
+    // Attention masks.
     unused: &[".attn.attention.bias", ".attn.attention.masked_bias"],
     hugging_face,
     ..LLAMA
@@ -62,13 +63,13 @@ fn hugging_face(keys: &Keys, config: &mut ModelConfig) -> Result<(), LoadError> 
         Some(types) => listed(&types, config.layers)?,
         None => (0..config.layers).map(|layer| layer % 2 == 1).collect(),
     };
-    // Says the same again.
+    // Redundant with `attention_types`.
     keys.get::<serde_json::Value>("attention_layers")?;
     config.block.window = Some(Window { tokens, layers: Layers::Listed(layers) });
     Ok(())
 }
 
-/// Which layers are local, of kinds that repeat so often each.
+/// Expands `attention_types`, pairs of kinds and repetitions, to one flag per layer: true if local.
 fn listed(types: &[(Vec<String>, usize)], layers: usize) -> Result<Vec<bool>, LoadError> {
     let mut local = Vec::new();
     for (kinds, times) in types {

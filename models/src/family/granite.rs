@@ -1,4 +1,4 @@
-//! Granite: Llama with four factors.
+//! Granite: Llama with four scale factors, of embeddings, residuals, logits and scores.
 
 use super::{config::ModelConfig, keys::Keys, kind::Family, llama::LLAMA};
 use crate::error::LoadError;

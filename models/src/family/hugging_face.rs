@@ -1,4 +1,4 @@
-//! The shape and constants in the `config.json` of a Hugging Face checkpoint: what all families have.
+//! Shape and constants in the `config.json` of a Hugging Face checkpoint, as far as all families share them.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -14,10 +14,10 @@ use super::{
 use crate::error::{LoadError, invalid};
 
 impl ModelConfig {
-    /// Reads a `config.json`.
+    /// Parses a `config.json`.
     pub(crate) fn from_hugging_face(json: &[u8]) -> Result<(Spelling, Self), LoadError> {
         let keys = Keys::new(json)?;
-        // What it is comes first: other architectures have other settings.
+        // The family comes first: other architectures have other settings.
         let family = Family::of_model_type(&keys.required::<String>("model_type")?)?;
         let keys = keys.with_synonyms(family.synonyms);
         let Defaults { context_length, norm_epsilon, kv_heads, head_dim, widening, tied } = family.defaults;
@@ -45,7 +45,7 @@ impl ModelConfig {
             tied_embeddings: keys.get("tie_word_embeddings")?.unwrap_or(tied),
             chat_template: None,
         };
-        // Families compute with the shape.
+        // Family code below computes with the shape, so check it first.
         config.validate()?;
         keys.only("quantization_config", &[])?;
         keys.only("is_decoder", &[json!(true), json!(false)])?;
@@ -57,8 +57,8 @@ impl ModelConfig {
         Ok((family.spelling(), config))
     }
 
-    /// Takes the rotary embedding, as `rope_parameters` says it for all layers. `part` of each head is rotated where it
-    /// is not said; without one, all of it always is.
+    /// Applies the rotary embedding of `rope_parameters` to all layers. `theta` and `part` (the rotated part of each
+    /// head) are defaults; if `part` is `None`, a partial rotation is rejected.
     pub(super) fn take_rotary(&mut self, keys: &Keys, theta: f32, part: Option<f32>) -> Result<(), LoadError> {
         let described = self.rotary(&keys.rope_parameters()?, theta, part)?;
         self.context_length = described.context_length;
@@ -66,7 +66,7 @@ impl ModelConfig {
         Ok(())
     }
 
-    /// The rotary embedding that parameters describe for this model.
+    /// Rotary embedding that the parameters describe for this model.
     pub(super) fn rotary(
         &self,
         parameters: &RopeParameters,
@@ -77,7 +77,7 @@ impl ModelConfig {
         parameters.rotary(&Start { theta, head_dim, context_length, part })
     }
 
-    /// Takes a window of `tokens`, which the layers have that `layer_types` names, else `otherwise`.
+    /// Sets a window of `tokens` for the layers that `layer_types` names, or for `otherwise` if it is absent.
     pub(super) fn take_window(
         &mut self,
         keys: &Keys,
@@ -127,13 +127,13 @@ impl OneOrMany {
 }
 
 impl Keys {
-    /// Refuses other activations than SiLU.
+    /// Rejects activations other than SiLU.
     pub(super) fn only_silu(&self) -> Result<(), LoadError> {
         self.only("hidden_act", &[json!("silu"), json!("swish")])
     }
 }
 
-/// A token's id; below 0 stands for none.
+/// Checked token id; negative numbers stand for none.
 fn token(id: Option<i64>) -> Result<Option<u32>, LoadError> {
     let id = id.filter(|&id| id >= 0);
     id.map(|id| u32::try_from(id).map_err(|_| invalid("special token id", id, "below vocab_size"))).transpose()

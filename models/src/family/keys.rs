@@ -1,7 +1,7 @@
-//! The settings of a `config.json`, read by key.
+//! Typed access to the settings of a `config.json`.
 //!
-//! What nobody has asked for is refused by its name, unless it is known to leave the computation as it is: a setting of
-//! tomorrow's would otherwise be ignored, and the logits wrong without a word.
+//! Settings that were never read are rejected by name unless they are known to have no effect. Otherwise a setting
+//! introduced later would be ignored, and the logits would be silently wrong.
 
 use std::{cell::RefCell, collections::BTreeSet};
 
@@ -10,9 +10,9 @@ use serde_json::{Map, Value};
 
 use crate::error::{LoadError, invalid};
 
-/// Settings that change no logits: names and versions, how to train, how to sample, what other heads and tools need.
+/// Settings without effect on logits: names and versions, training, sampling, other heads and tools.
 const WITHOUT_EFFECT: &[&str] = &[
-    // Names, versions, types of numbers, other tools.
+    // Names, versions, number types, other tools.
     "_attn_implementation_autoset",
     "_commit_hash",
     "_flash_attn_2_enabled",
@@ -50,7 +50,7 @@ const WITHOUT_EFFECT: &[&str] = &[
     "neftune_noise_alpha",
     "resid_dropout",
     "resid_pdrop",
-    // Sampling, which the user sets.
+    // Sampling, which the caller controls.
     "bad_words_ids",
     "begin_suppress_tokens",
     "decoder_start_token_id",
@@ -106,10 +106,10 @@ const WITHOUT_EFFECT: &[&str] = &[
     "use_bfloat16",
 ];
 
-/// A `config.json`.
+/// Settings of a `config.json`, with the record of those read.
 pub(super) struct Keys {
     values: Map<String, Value>,
-    /// What a family calls some settings: our name, which is Llama's, and its own.
+    /// Synonyms of the family: our name, which is Llama's, and the family's own.
     synonyms: &'static [(&'static str, &'static str)],
     read: RefCell<BTreeSet<String>>,
 }
@@ -124,7 +124,7 @@ impl Keys {
         Self { synonyms, ..self }
     }
 
-    /// A setting, if it is there and not null.
+    /// Value of a setting, if present and not null.
     pub(super) fn get<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, LoadError> {
         let own = self.own(key);
         self.read.borrow_mut().insert(own.to_owned());
@@ -132,27 +132,27 @@ impl Keys {
         serde_json::from_value(value.clone()).map_err(|_| invalid(own, value, "a value of another type"))
     }
 
-    /// Whether a setting is there and null.
+    /// Returns whether a setting is present and null.
     pub(super) fn is_null(&self, key: &str) -> bool {
         self.values.get(self.own(key)).is_some_and(Value::is_null)
     }
 
-    /// What the family calls a setting.
+    /// Name of a setting in this family.
     fn own<'k>(&self, key: &'k str) -> &'k str {
         self.synonyms.iter().find(|(ours, _)| *ours == key).map_or(key, |(_, own)| own)
     }
 
-    /// A setting that has to be there.
+    /// Value of a required setting.
     pub(super) fn required<T: DeserializeOwned>(&self, key: &str) -> Result<T, LoadError> {
         self.get(key)?.ok_or_else(|| LoadError::MissingSetting { key: self.own(key).to_owned() })
     }
 
-    /// Whether a setting is true; absent ones are not.
+    /// Value of a boolean setting; false if absent.
     pub(super) fn flag(&self, key: &str) -> Result<bool, LoadError> {
         Ok(self.get(key)?.unwrap_or(false))
     }
 
-    /// Refuses a setting unless it is absent or one of `computed`.
+    /// Rejects a setting unless it is absent or one of `computed`.
     pub(super) fn only(&self, key: &'static str, computed: &[Value]) -> Result<(), LoadError> {
         match self.get::<Value>(key)? {
             Some(found) if !computed.contains(&found) => Err(unsupported(key, &found)),
@@ -160,7 +160,7 @@ impl Keys {
         }
     }
 
-    /// Refuses what nobody has asked for.
+    /// Rejects settings that were never read.
     pub(super) fn refuse_rest(&self) -> Result<(), LoadError> {
         let read = self.read.borrow();
         let mut rest = self.values.iter().filter(|(key, value)| !value.is_null() && !read.contains(*key));

@@ -1,54 +1,54 @@
-//! What a family says of itself.
+//! Definition of a model family.
 
 use super::{
     block::Norm, config::ModelConfig, gguf_settings::Settings, keys::Keys, rotary::RopeLayout, spelling::Spelling,
 };
 use crate::error::LoadError;
 
-/// Models that are described alike.
+/// Family of models that share a description.
 #[derive(Debug)]
 pub(crate) struct Family {
-    /// `model_type` in `config.json`.
+    /// Value of `model_type` in `config.json`.
     pub(super) model_type: &'static str,
-    /// `general.architecture` in GGUF files, if there are such.
+    /// Value of `general.architecture` in GGUF files, if they exist for this family.
     pub(super) architecture: Option<&'static str>,
-    /// What GGUF files have it rotate together; checkpoints always halves.
+    /// Pairing of rotated elements in GGUF files; checkpoints always pair halves.
     pub(super) gguf_layout: RopeLayout,
-    /// What its norms compute.
+    /// Kind of the family's norms.
     pub(super) norm: Norm,
-    /// What it calls settings of `config.json` that all families have: Llama's name, and its own.
+    /// Synonyms of settings in `config.json`: Llama's name, and the family's own.
     pub(super) synonyms: &'static [(&'static str, &'static str)],
-    /// What holds where `config.json` does not say.
+    /// Defaults for settings absent from `config.json`.
     pub(super) defaults: Defaults,
-    /// Weights that it calls otherwise than Llama: field of [`weights`], name in GGUF, name in a checkpoint. Fields of
-    /// one name are stored in one tensor, one behind the other in this order.
+    /// Weights with names other than Llama's: field of [`weights`], name in GGUF, name in a checkpoint. Fields with the
+    /// same name are stored in one tensor, concatenated in this order.
     pub(super) names: &'static [(&'static str, &'static str, &'static str)],
-    /// Endings of tensors that files have and nobody needs: masks, and what follows from the settings.
+    /// Suffixes of unused tensors: masks, and values that follow from the settings.
     pub(super) unused: &'static [&'static str],
-    /// Whether checkpoints have norms' scales less one.
+    /// True if checkpoints store norm scales less one.
     pub(super) norms_less_one: bool,
-    /// Whether checkpoints have the blocks' matrices as `[inputs, outputs]`.
+    /// True if checkpoints store block matrices as `[inputs, outputs]`.
     pub(super) transposed: bool,
-    /// Takes from `config.json` what only this family has.
+    /// Reads the family's own settings from `config.json`.
     pub(super) hugging_face: fn(&Keys, &mut ModelConfig) -> Result<(), LoadError>,
-    /// Takes from a GGUF file's settings what only this family has.
+    /// Reads the family's own settings from a GGUF file.
     pub(super) gguf: fn(&Settings<'_>, &mut ModelConfig) -> Result<(), LoadError>,
 }
 
-/// What holds where a `config.json` says nothing.
+/// Defaults for settings absent from a `config.json`.
 #[derive(Debug)]
 pub(super) struct Defaults {
     pub(super) context_length: usize,
     pub(super) norm_epsilon: f32,
     pub(super) kv_heads: Option<usize>,
     pub(super) head_dim: Option<usize>,
-    /// How many times as wide as the residual stream the feed-forward part is.
+    /// Width of the feed-forward part as a multiple of the residual stream's.
     pub(super) widening: Option<usize>,
     pub(super) tied: bool,
 }
 
 impl Family {
-    /// How files call its weights.
+    /// Names and storage conventions of the family's weights in files.
     pub(super) fn spelling(&self) -> Spelling {
         let &Self { names, unused, norms_less_one, transposed, .. } = self;
         Spelling { names, aliases: &[], unused, norms_less_one, transposed }

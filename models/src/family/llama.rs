@@ -1,4 +1,4 @@
-//! Llama 1 to 3.3, and what was trained in its shape: SmolLM 1 and 2, Yi, Vicuna.
+//! Llama 1 to 3.3, and models of the same shape: SmolLM 1 and 2, Yi, Vicuna.
 
 use super::{
     block::{Block, Layers, Norm, Window},
@@ -25,7 +25,7 @@ pub(super) const LLAMA: Family = Family {
         tied: false,
     },
     names: &[],
-    // Old checkpoints store the rotary frequencies, which follow from the configuration.
+    // Old checkpoints store the rotary frequencies, which follow from the settings.
     unused: &[".rotary_emb.inv_freq"],
     norms_less_one: false,
     transposed: false,
@@ -38,14 +38,14 @@ fn hugging_face(keys: &Keys, config: &mut ModelConfig) -> Result<(), LoadError> 
     let (attention_bias, feed_forward_bias) = (keys.flag("attention_bias")?, keys.flag("mlp_bias")?);
     let (projection_bias, output_bias) = (attention_bias, attention_bias);
     config.block = Block { projection_bias, output_bias, feed_forward_bias, ..config.block.clone() };
-    // A Llama has no window, whatever stands here.
+    // Llama models have no window, even if this is set.
     keys.get::<serde_json::Value>("sliding_window")?;
-    // Says how old checkpoints of others were permuted; all that are published are not.
+    // Row permutation of checkpoints converted from other formats; all published ones have none.
     keys.only("rope_interleaved", &[false.into()])?;
     config.take_rotary(keys, 10_000.0, None)
 }
 
-/// Files of Mistral's models are of this architecture too: they have a window, in all layers.
+/// Reads the window of Mistral models, whose GGUF files have this architecture: all layers have it.
 fn gguf(settings: &Settings<'_>, config: &mut ModelConfig) -> Result<(), LoadError> {
     config.block.window = settings.window()?.map(|tokens| Window { tokens, layers: Layers::All });
     Ok(())

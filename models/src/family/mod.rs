@@ -1,18 +1,18 @@
-//! What describes a model.
+//! Descriptions of models and model families.
 //!
-//! | file | what it says |
+//! | file | contents |
 //! |---|---|
 //! | `config` | shape and constants |
-//! | `block`, `rotary` | what blocks compute, as data |
-//! | `weights` | the weights: fields, shapes, and names in files |
-//! | `hugging_face`, `keys`, `rope_parameters` | what all families have in a `config.json` |
-//! | `beside` | what the files beside a `config.json` add |
-//! | `gguf`, `gguf_settings` | what all families have in a GGUF file's settings |
-//! | `kind`, `table` | what a family says of itself, and all of them |
-//! | `description` | what containers are read by |
-//! | `spelling` | how files call weights otherwise |
-//! | `llama`, `qwen`, … | one family each: what it says otherwise, calls otherwise and computes otherwise |
-//! | `encoder_decoder` | T5: shape, settings and weights of models with an encoder |
+//! | `block`, `rotary` | computations of blocks, as data |
+//! | `weights` | list of weights: fields, shapes, and names in files |
+//! | `hugging_face`, `keys`, `rope_parameters` | settings in `config.json` that all families share |
+//! | `beside` | settings in the files next to `config.json` |
+//! | `gguf`, `gguf_settings` | settings in GGUF files that all families share |
+//! | `kind`, `table` | definition of a family, and the list of families |
+//! | `description` | interface to the containers |
+//! | `spelling` | weight names and storage conventions that differ from Llama's |
+//! | `llama`, `qwen`, … | one family each: differences in settings, names and computation |
+//! | `encoder_decoder` | T5: shape, settings and weights of encoder-decoder models |
 //!
 //! `docs/adding.md` shows how to add a family.
 

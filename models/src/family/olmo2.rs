@@ -1,4 +1,5 @@
-//! OLMo 2: norms behind the parts instead of before them, and of all queries' and all keys' heads together.
+//! OLMo 2: norms after attention and feed-forward part instead of before, and norms over all heads of queries and of
+//! keys.
 
 use super::{
     block::{HeadNorm, NormPlaces},

@@ -1,5 +1,5 @@
-//! OPT: LayerNorm, learned positions behind two rows that nobody uses, ReLU, biases everywhere. The model of 350
-//! million, alone, is built otherwise and refused.
+//! OPT: LayerNorm, learned positions after two unused rows, ReLU, biases everywhere. The 350M model has another
+//! structure and is rejected.
 
 use serde_json::json;
 

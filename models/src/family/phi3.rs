@@ -1,4 +1,5 @@
-//! Phi-3 and 4: queries, keys and values are one tensor, gate and up another; long texts are not computed.
+//! Phi-3 and 4: queries, keys and values in one tensor, gate and up in another. The long-context factors are not
+//! supported.
 
 use serde_json::json;
 
@@ -33,7 +34,7 @@ pub(super) const PHI3: Family = Family {
     hugging_face,
     gguf: |settings, config| {
         config.block.window = settings.window()?.map(|tokens| Window { tokens, layers: Layers::All });
-        // Scaled texts are as long as the short factors allow, as in a checkpoint.
+        // The context is limited to that of the short factors, as for checkpoints.
         let Some(original) = settings.integer("rope.scaling.original_context_length")? else { return Ok(()) };
         let (longest, original) = (config.context_length as f32, original as usize);
         let stated = settings.float("rope.scaling.attn_factor")?;

@@ -41,10 +41,10 @@ pub(super) const QWEN3: Family = Family {
     ..QWEN2
 };
 
-/// Layers from `max_window_layers` on have a window, where there is one.
+/// Reads the settings that Qwen 2 and 3 share. Layers from `max_window_layers` on have the window, if there is one.
 fn shared(keys: &Keys, config: &mut ModelConfig) -> Result<(), LoadError> {
     keys.only_silu()?;
-    // Positions of pictures, in other models' files.
+    // Image positions of multimodal models.
     keys.only("use_mrope", &[false.into()])?;
     config.take_rotary(keys, 10_000.0, None)?;
     let tokens = keys.get("sliding_window")?;
@@ -57,7 +57,7 @@ fn shared(keys: &Keys, config: &mut ModelConfig) -> Result<(), LoadError> {
     config.take_window(keys, tokens, layers)
 }
 
-/// No published file has one, and it would not say in which layers.
+/// Rejects a sliding window: no published GGUF file has one, and the format does not say in which layers.
 fn without_window(settings: &Settings<'_>) -> Result<(), LoadError> {
     settings.refuse("attention.sliding_window", "sliding window")
 }

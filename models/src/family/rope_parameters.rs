@@ -1,4 +1,4 @@
-//! How a `config.json` describes its rotary embedding.
+//! Rotary embedding settings of a `config.json`.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -10,11 +10,11 @@ use super::{
 };
 use crate::error::{LoadError, invalid};
 
-/// `rope_parameters`, or `rope_scaling` as it was called before.
+/// Contents of `rope_parameters`, or of its older name `rope_scaling`.
 #[derive(Debug, Clone, Default, Deserialize, PartialEq)]
 pub(super) struct RopeParameters {
     rope_type: Option<String>,
-    /// What it was called before.
+    /// Older name of `rope_type`.
     r#type: Option<String>,
     pub(super) rope_theta: Option<f32>,
     partial_rotary_factor: Option<f32>,
@@ -34,23 +34,23 @@ pub(super) struct RopeParameters {
     others: Map<String, Value>,
 }
 
-/// A rotary embedding, and how long a text it is for where that is less than the model says.
+/// Rotary embedding and context length, which may be shorter than the model's.
 pub(super) struct RotaryWithContext {
     pub(super) rotary: Rotary,
     pub(super) context_length: usize,
 }
 
-/// What a family's rotary embedding starts from.
+/// Defaults from which a family's rotary embedding is built.
 pub(super) struct Start {
     pub(super) theta: f32,
     pub(super) head_dim: usize,
     pub(super) context_length: usize,
-    /// Part of a head that is rotated, unless it is said. None if the family always rotates all of it.
+    /// Default for the rotated part of a head. `None` if the family always rotates all of it.
     pub(super) part: Option<f32>,
 }
 
 impl Keys {
-    /// What they are, which may be said in two places. Where they differ, one would be ignored.
+    /// Reads the parameters from either of their two places. Differing values are an error.
     pub(super) fn rope_parameters(&self) -> Result<RopeParameters, LoadError> {
         let refuse = |found: String| Err(LoadError::Unsupported { what: "rotary settings that differ:", found });
         let parameters: Option<RopeParameters> = self.get("rope_parameters")?;
@@ -80,7 +80,7 @@ impl Keys {
 }
 
 impl RopeParameters {
-    /// The kind of scaling, by its new name or the old one.
+    /// Kind of scaling, by its new name or the old one.
     fn kind(&self) -> Result<&str, LoadError> {
         match (&self.rope_type, &self.r#type) {
             (Some(new), Some(old)) if new != old => {
@@ -92,14 +92,14 @@ impl RopeParameters {
         }
     }
 
-    /// Whether both say the same, but for a θ that one leaves to the other.
+    /// Returns whether both state the same, except that one may omit θ.
     fn agrees_with(&self, other: &Self) -> Result<bool, LoadError> {
         let plain = |of: &Self| Self { rope_type: None, r#type: None, rope_theta: None, ..of.clone() };
         let same_theta = self.rope_theta.is_none() || other.rope_theta.is_none() || self.rope_theta == other.rope_theta;
         Ok(self.kind()? == other.kind()? && plain(self) == plain(other) && same_theta)
     }
 
-    /// The rotary embedding that they describe.
+    /// Rotary embedding that the parameters describe.
     pub(super) fn rotary(&self, start: &Start) -> Result<RotaryWithContext, LoadError> {
         if let Some((key, value)) = self.others.iter().find(|(_, value)| !value.is_null()) {
             let key = format!("rope_parameters.{key}");
@@ -129,7 +129,7 @@ impl RopeParameters {
         let scaling = match self.kind()? {
             "default" => RopeScaling::None,
             "linear" => RopeScaling::Linear { factor: need(self.factor, "factor")? },
-            // Frequencies are those of no scaling until the text is longer than the model was trained for.
+            // The frequencies are unscaled until a text exceeds the context length in training.
             "dynamic" => RopeScaling::None,
             "llama3" => {
                 let scaling = Llama3Scaling {
@@ -152,8 +152,8 @@ impl RopeParameters {
                 let yarn = Yarn { factor, fast, slow, context: original, whole: self.truncate.unwrap_or(true) };
                 RopeScaling::PerFrequency { factors: yarn.factors(theta, dimensions) }
             }
-            // Long texts have other frequencies for all of their positions, so that what a cache has would change
-            // under way: texts are as long as the short ones allow.
+            // Long texts use other frequencies at all positions, which would invalidate cached keys. The context is
+            // therefore limited to that of the short factors.
             "longrope" | "su" => {
                 let factor = self.factor.unwrap_or(start.context_length as f32 / original);
                 magnitude = self.attention_factor.unwrap_or_else(|| long_magnitude(factor, original));
@@ -170,8 +170,8 @@ impl RopeParameters {
     }
 }
 
-/// LongRoPE's factor of sines and cosines (Ding et al. 2024, <https://arxiv.org/abs/2402.13753>), as published models
-/// have it.
+/// LongRoPE's factor of sines and cosines (Ding et al. 2024, <https://arxiv.org/abs/2402.13753>), as in published
+/// models.
 pub(super) fn long_magnitude(factor: f32, original: f32) -> f32 {
     if factor > 1.0 { (1.0 + factor.ln() / original.ln()).sqrt() } else { 1.0 }
 }

@@ -1,46 +1,46 @@
-//! Rotary positions: which elements of a head are rotated, and how fast.
+//! Rotary position embedding: rotated elements of a head, and their frequencies.
 
 use crate::error::{LoadError, invalid};
 
-/// How queries and keys are rotated by position.
+/// Rotary embedding of queries and keys.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rotary {
-    /// Base of the frequencies.
+    /// Base θ of the frequencies.
     pub theta: f32,
-    /// How they are stretched for long contexts.
+    /// Scaling of the frequencies for long contexts.
     pub scaling: RopeScaling,
-    /// Which elements of a head are rotated together.
+    /// Pairing of the rotated elements.
     pub layout: RopeLayout,
-    /// How many of a head's elements are rotated, the first ones; even. All if absent.
+    /// Number of rotated elements at the start of a head, even; all of them if absent.
     pub dimensions: Option<usize>,
-    /// What sines and cosines are multiplied by.
+    /// Factor of sines and cosines.
     pub magnitude: f32,
 }
 
-/// How rotary frequencies deviate from θ^(−2i/d).
+/// Scaling of rotary frequencies relative to θ^(−2i/d).
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum RopeScaling {
-    /// Not at all.
+    /// Frequencies are not scaled.
     None,
-    /// All are divided by one factor.
+    /// All frequencies are divided by one factor.
     Linear {
-        /// The divisor.
+        /// Divisor of all frequencies.
         factor: f32,
     },
-    /// Each is divided by its own factor; half as many as elements are rotated.
+    /// Each frequency has its own divisor; there are half as many as rotated elements.
     PerFrequency {
-        /// The divisors, highest frequency first.
+        /// Divisors, highest frequency first.
         factors: Vec<f32>,
     },
 }
 
-/// Which two elements of a head form the plane that is rotated.
+/// Pairing of a head's elements into planes of rotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RopeLayout {
-    /// Elements 2i and 2i + 1: GGUF files of some architectures, whose q and k rows are permuted for it.
+    /// Elements 2i and 2i + 1: some architectures' GGUF files, whose query and key rows are permuted accordingly.
     Interleaved,
-    /// Elements i and i + half of those that are rotated: Hugging Face checkpoints.
+    /// Elements i and i + n/2 of n rotated ones: Hugging Face checkpoints.
     HalfSplit,
 }
 
@@ -57,13 +57,13 @@ impl Default for Rotary {
 }
 
 impl Rotary {
-    /// Elements of a head that are rotated.
+    /// Number of rotated elements in a head.
     #[must_use]
     pub fn rotated(&self, head_dim: usize) -> usize {
         self.dimensions.unwrap_or(head_dim)
     }
 
-    /// Radians by which a position rotates each pair of a head's elements, the highest first.
+    /// Radians per position for each pair of rotated elements, highest first.
     #[must_use]
     pub fn frequencies(&self, head_dim: usize) -> Vec<f32> {
         let dimensions = self.rotated(head_dim);
@@ -106,8 +106,8 @@ impl Rotary {
     }
 }
 
-/// Llama 3.1's frequency-dependent stretching: wavelengths below `context / high` are kept, those above
-/// `context / low` are stretched by `factor`, in between the two frequencies are mixed linearly.
+/// Llama 3.1's scaling by frequency: wavelengths below `context / high` are kept and those above `context / low`
+/// stretched by `factor`. In between, the two frequencies are interpolated linearly.
 pub(super) struct Llama3Scaling {
     pub(super) factor: f32,
     pub(super) low: f32,
@@ -135,15 +135,15 @@ impl Llama3Scaling {
     }
 }
 
-/// YaRN's (Peng et al. 2023, <https://arxiv.org/abs/2309.00071>, §3.2): frequencies that turn more than `fast` times
-/// in the original context are kept, those that turn less than `slow` times are stretched by `factor`, in between the
-/// two are mixed linearly by index.
+/// YaRN scaling (Peng et al. 2023, <https://arxiv.org/abs/2309.00071>, §3.2). Frequencies that turn more than `fast`
+/// times in the original context are kept, and those that turn less than `slow` times are stretched by `factor`. In
+/// between, the two are interpolated linearly by index.
 pub(super) struct Yarn {
     pub(super) factor: f32,
     pub(super) fast: f32,
     pub(super) slow: f32,
     pub(super) context: f32,
-    /// Whether the bounds between which frequencies are mixed are whole indices.
+    /// True if the bounds of the interpolation are rounded to whole indices.
     pub(super) whole: bool,
 }
 
@@ -161,13 +161,13 @@ impl Yarn {
         (0..dimensions / 2).map(scale).collect()
     }
 
-    /// What it multiplies sines and cosines by, where a file does not say: §3.4's √(1/t), for `weight` 1.
+    /// Factor of sines and cosines if a file has none: §3.4's √(1/t), for `weight` 1.
     pub(super) fn magnitude(factor: f32, weight: f32) -> f32 {
         if factor > 1.0 { 0.1 * weight * factor.ln() + 1.0 } else { 1.0 }
     }
 }
 
-/// The divisor of a frequency of which a part is kept and the rest stretched by `factor`.
+/// Divisor of a frequency of which the fraction `kept` is unscaled and the rest stretched by `factor`.
 fn mixed(kept: f64, factor: f32) -> f32 {
     (1.0 / ((1.0 - kept) / f64::from(factor) + kept)) as f32
 }

@@ -1,4 +1,4 @@
-//! SmolLM3: Llama, but every fourth layer is without positions (NoPE).
+//! SmolLM3: Llama without positions (NoPE) in every fourth layer.
 
 use super::{
     block::{Layers, Position},
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::error::{LoadError, invalid};
 
-/// One of so many layers has no positions, the last of them.
+/// Default period of layers without positions, the last of each period.
 const PERIOD: usize = 4;
 
 pub(super) const SMOLLM3: Family = Family {
@@ -28,7 +28,7 @@ fn hugging_face(keys: &Keys, config: &mut ModelConfig) -> Result<(), LoadError> 
     (LLAMA.hugging_face)(keys, config)?;
     config.take_rotary(keys, 2_000_000.0, None)?;
     let period = keys.get("no_rope_layer_interval")?.unwrap_or(PERIOD).max(1);
-    // Its name notwithstanding, 1 says that the layer has positions.
+    // Despite the name, 1 means that the layer has rotary positions.
     let nope = match keys.get::<Vec<u8>>("no_rope_layers")? {
         Some(rotated) if rotated.len() == config.layers => rotated.into_iter().map(|is| is == 0).collect(),
         Some(rotated) => return Err(invalid("no_rope_layers", rotated.len(), "one for each layer")),
@@ -36,9 +36,9 @@ fn hugging_face(keys: &Keys, config: &mut ModelConfig) -> Result<(), LoadError> 
     };
     set(config, nope.clone());
     let tokens = if keys.flag("use_sliding_window")? { keys.get("sliding_window")? } else { None };
-    // Published files have it; nothing reads it.
+    // Present in published files but unused.
     keys.get::<usize>("max_window_layers")?;
-    // Where the types of layers are not said, those without rotary positions have the window.
+    // Without `layer_types`, the layers without rotary positions have the window.
     config.take_window(keys, tokens, Layers::Listed(nope))
 }
 

@@ -1,4 +1,4 @@
-//! StableLM 2: LayerNorm, a part of each head is rotated.
+//! StableLM 2: LayerNorm, partially rotated heads.
 
 use serde_json::json;
 

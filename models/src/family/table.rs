@@ -1,4 +1,4 @@
-//! All families.
+//! List of all model families.
 
 use super::{
     encoder_decoder::t5::T5 as ENCODER_DECODER, gemma, gpt_neo, gpt2, granite, kind::Family, llama, mistral, olmo2,
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::error::LoadError;
 
-/// All families.
+/// All decoder-only families.
 const FAMILIES: [&Family; 15] = [
     &llama::LLAMA,
     &mistral::MISTRAL,
@@ -26,20 +26,20 @@ const FAMILIES: [&Family; 15] = [
 ];
 
 impl Family {
-    /// The family of a `config.json`.
+    /// Family of a `config.json`.
     pub(super) fn of_model_type(model_type: &str) -> Result<&'static Self, LoadError> {
         let known = FAMILIES.into_iter().find(|family| family.model_type == model_type);
         known.ok_or_else(|| not_a_family("model_type", model_type))
     }
 
-    /// The family of a GGUF file.
+    /// Family of a GGUF file.
     pub(super) fn of_architecture(architecture: &str) -> Result<&'static Self, LoadError> {
         let known = FAMILIES.into_iter().find(|family| family.architecture == Some(architecture));
         known.ok_or_else(|| not_a_family("architecture", architecture))
     }
 }
 
-/// Says of a model that is of none of these families what loads it, if anything does.
+/// Error for a model of no family here, naming the loader that supports it, if any.
 fn not_a_family(what: &'static str, name: &str) -> LoadError {
     let found = name.to_owned();
     match name {

@@ -1,69 +1,68 @@
-//! The weights of a model, in one list: fields, shapes, when a model has them, and names in files.
+//! Weights of a decoder-only model in one list: fields, shapes, conditions, and names in files.
 //!
-//! Whoever plans, loads or draws weights is a [`WeightSource`], and is asked for one after the other in the order of
-//! this list. Names are those of Llama; a family tells which it calls otherwise. In the names, `{}` stands for the
-//! number of a block.
+//! Planning, loading and random initialization implement [`WeightSource`] and are asked for each weight in the order of
+//! this list. Names are those of Llama; families list their own. In names, `{}` stands for the number of a block.
 
 use super::{
     block::{FeedForward, HeadNorm, Norm},
     config::ModelConfig,
 };
 
-/// A weight, and its names in both kinds of file.
+/// Name of a weight in both kinds of file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WeightName {
-    /// The field that it fills.
+    /// Field of [`ModelWeights`] or [`LayerWeights`] that it fills.
     field: &'static str,
     gguf: &'static str,
     hugging_face: &'static str,
     block: usize,
 }
 
-/// Gives the weights of a model one by one.
+/// Source of a model's weights, one at a time.
 pub trait WeightSource {
-    /// What it gives for a matrix.
+    /// Type of a matrix from this source.
     type Matrix;
-    /// Why there is none.
+    /// Error for a weight that the source cannot give.
     type Error;
 
-    /// Gives a matrix `[outputs, inputs]`.
+    /// Returns a matrix `[outputs, inputs]`.
     ///
     /// # Errors
-    /// If there is none of that name and shape.
+    /// Fails if there is no matrix of that name and shape.
     fn matrix(&mut self, name: WeightName, shape: [usize; 2]) -> Result<Self::Matrix, Self::Error>;
 
-    /// Gives a vector.
+    /// Returns a vector of f32.
     ///
     /// # Errors
-    /// If there is none of that name and length.
+    /// Fails if there is no vector of that name and length.
     fn vector(&mut self, name: WeightName, shape: [usize; 1]) -> Result<Vec<f32>, Self::Error>;
 }
 
-/// All weights of a model, with `M` for each of its matrices.
+/// All weights of a model, with `M` for matrices.
 #[derive(Debug)]
 pub struct ModelWeights<M> {
-    /// `[vocab_size, hidden_size]`; also the output head if `head` is absent.
+    /// Token embeddings, `[vocab_size, hidden_size]`; also the output head if `head` is absent.
     pub embedding: M,
     /// Learned positions, `[positions, hidden_size]`.
     pub positions: Option<M>,
-    /// The transformer blocks, in order.
+    /// Transformer blocks, in order.
     pub layers: Vec<LayerWeights<M>>,
-    /// Scales of the last norm.
+    /// Scales of the final norm.
     pub norm: Vec<f32>,
-    /// What it adds.
+    /// Bias of the final norm.
     pub norm_bias: Option<Vec<f32>>,
-    /// `[vocab_size, hidden_size]`.
+    /// Output head, `[vocab_size, hidden_size]`; absent if tied.
     pub head: Option<M>,
 }
 
-/// Declares [`LayerWeights`]: for each field a matrix or vector, its shape, when a model has it if not always, its name
+/// Declares [`LayerWeights`]. Each field has a type, kind (matrix or vector), shape, optional condition, and its names
 /// in GGUF and in safetensors.
 macro_rules! layer_weights {
     ($config:ident: $(
         $(#[$what:meta])*
         $field:ident: $type:ty = $kind:ident $shape:tt $(if $condition:expr)?, $gguf:literal, $hugging_face:literal;
     )+) => {
-        /// The weights of one transformer block. Matrices are `[outputs, inputs]`.
+        /// Weights of one transformer block. Matrices are `[outputs, inputs]`.
         #[derive(Debug)]
         pub struct LayerWeights<M> {
             $($(#[$what])* pub $field: $type,)+
@@ -124,76 +123,76 @@ layer_weights! { config:
     /// Scales of the norm before attention.
     attention_norm: Option<Vec<f32>> = vector [config.hidden_size] if config.block.norms_before(),
         "blk.{}.attn_norm.weight", "model.layers.{}.input_layernorm.weight";
-    /// What that norm adds.
+    /// Bias of the norm before attention.
     attention_norm_bias: Option<Vec<f32>> = vector [config.hidden_size] if config.adds_before(),
         "blk.{}.attn_norm.bias", "model.layers.{}.input_layernorm.bias";
-    /// Makes all heads' queries.
+    /// Query projection of all heads.
     query: M = matrix [config.query_width(), config.hidden_size],
         "blk.{}.attn_q.weight", "model.layers.{}.self_attn.q_proj.weight";
-    /// Makes all heads' keys.
+    /// Key projection of all heads.
     key: M = matrix [config.key_width(), config.hidden_size],
         "blk.{}.attn_k.weight", "model.layers.{}.self_attn.k_proj.weight";
-    /// Makes all heads' values.
+    /// Value projection of all heads.
     value: M = matrix [config.key_width(), config.hidden_size],
         "blk.{}.attn_v.weight", "model.layers.{}.self_attn.v_proj.weight";
-    /// Is added to queries.
+    /// Bias of the query projection.
     query_bias: Option<Vec<f32>> = vector [config.query_width()] if config.block.projection_bias,
         "blk.{}.attn_q.bias", "model.layers.{}.self_attn.q_proj.bias";
-    /// Is added to keys.
+    /// Bias of the key projection.
     key_bias: Option<Vec<f32>> = vector [config.key_width()] if config.block.projection_bias,
         "blk.{}.attn_k.bias", "model.layers.{}.self_attn.k_proj.bias";
-    /// Is added to values.
+    /// Bias of the value projection.
     value_bias: Option<Vec<f32>> = vector [config.key_width()] if config.block.projection_bias,
         "blk.{}.attn_v.bias", "model.layers.{}.self_attn.v_proj.bias";
-    /// Scales of the norm of queries: of one head, or of all.
+    /// Scales of the norm of queries, for one head or for all.
     query_norm: Option<Vec<f32>> =
         vector [config.head_norm_width(config.heads)] if config.block.head_norm != HeadNorm::None,
         "blk.{}.attn_q_norm.weight", "model.layers.{}.self_attn.q_norm.weight";
-    /// Scales of the norm of keys.
+    /// Scales of the norm of keys, for one head or for all.
     key_norm: Option<Vec<f32>> =
         vector [config.head_norm_width(config.kv_heads)] if config.block.head_norm != HeadNorm::None,
         "blk.{}.attn_k_norm.weight", "model.layers.{}.self_attn.k_norm.weight";
-    /// Leads all heads' contexts back to the residual stream.
+    /// Output projection of all heads.
     attention_output: M = matrix [config.hidden_size, config.query_width()],
         "blk.{}.attn_output.weight", "model.layers.{}.self_attn.o_proj.weight";
-    /// Is added to what it gives.
+    /// Bias of the output projection.
     attention_output_bias: Option<Vec<f32>> = vector [config.hidden_size] if config.block.output_bias,
         "blk.{}.attn_output.bias", "model.layers.{}.self_attn.o_proj.bias";
-    /// Scales of the norm behind attention.
+    /// Scales of the norm after attention.
     after_attention_norm: Option<Vec<f32>> = vector [config.hidden_size] if config.block.norms_after(),
         "blk.{}.post_attention_norm.weight", "model.layers.{}.post_attention_layernorm.weight";
     /// Scales of the norm before the feed-forward part.
     feed_forward_norm: Option<Vec<f32>> = vector [config.hidden_size] if config.block.norms_before(),
         "blk.{}.ffn_norm.weight", "model.layers.{}.post_attention_layernorm.weight";
-    /// What that norm adds.
+    /// Bias of the norm before the feed-forward part.
     feed_forward_norm_bias: Option<Vec<f32>> = vector [config.hidden_size] if config.adds_before(),
         "blk.{}.ffn_norm.bias", "model.layers.{}.post_attention_layernorm.bias";
-    /// Makes what the activation turns into the gate.
+    /// Gate projection, the input of the activation; absent in plain parts.
     gate: Option<M> = optional_matrix [config.intermediate_size, config.hidden_size] if config.is_gated(),
         "blk.{}.ffn_gate.weight", "model.layers.{}.mlp.gate_proj.weight";
-    /// Makes what the gate scales, or what the activation takes where there is no gate.
+    /// Up projection: multiplied by the gate, or the input of the activation in plain parts.
     up: M = matrix [config.intermediate_size, config.hidden_size],
         "blk.{}.ffn_up.weight", "model.layers.{}.mlp.up_proj.weight";
-    /// Leads what is left back to the residual stream.
+    /// Down projection to the residual stream.
     down: M = matrix [config.hidden_size, config.intermediate_size],
         "blk.{}.ffn_down.weight", "model.layers.{}.mlp.down_proj.weight";
-    /// Is added to what the activation takes.
+    /// Bias of the gate projection.
     gate_bias: Option<Vec<f32>> =
         vector [config.intermediate_size] if config.block.feed_forward_bias && config.is_gated(),
         "blk.{}.ffn_gate.bias", "model.layers.{}.mlp.gate_proj.bias";
-    /// Is added to what `up` makes.
+    /// Bias of the up projection.
     up_bias: Option<Vec<f32>> = vector [config.intermediate_size] if config.block.feed_forward_bias,
         "blk.{}.ffn_up.bias", "model.layers.{}.mlp.up_proj.bias";
-    /// Is added to what `down` gives.
+    /// Bias of the down projection.
     down_bias: Option<Vec<f32>> = vector [config.hidden_size] if config.block.feed_forward_bias,
         "blk.{}.ffn_down.bias", "model.layers.{}.mlp.down_proj.bias";
-    /// Scales of the norm behind the feed-forward part.
+    /// Scales of the norm after the feed-forward part.
     after_feed_forward_norm: Option<Vec<f32>> = vector [config.hidden_size] if config.block.norms_after(),
         "blk.{}.post_ffw_norm.weight", "model.layers.{}.post_feedforward_layernorm.weight";
 }
 
 impl ModelConfig {
-    /// Whether norms before a part add something.
+    /// Returns whether norms before a part have a bias.
     fn adds_before(&self) -> bool {
         self.block.norm == Norm::Layer && self.block.norms_before()
     }
@@ -202,7 +201,7 @@ impl ModelConfig {
         matches!(self.block.feed_forward, FeedForward::Gated(_))
     }
 
-    /// Scales of the norm of so many heads.
+    /// Number of scales in the norm of `heads` heads.
     fn head_norm_width(&self, heads: usize) -> usize {
         match self.block.head_norm {
             HeadNorm::All => heads * self.head_dim,
@@ -215,7 +214,7 @@ const fn name(field: &'static str, gguf: &'static str, hugging_face: &'static st
     WeightName { field, gguf, hugging_face, block: 0 }
 }
 
-/// A kind of file.
+/// Kind of weight file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Container {
     Gguf,
@@ -231,16 +230,16 @@ impl WeightName {
     const POSITIONS: Self = name("positions", "position_embd.weight", "model.embed_positions.weight");
     const NORM: Self = name("norm", "output_norm.weight", "model.norm.weight");
     const NORM_BIAS: Self = name("norm_bias", "output_norm.bias", "model.norm.bias");
-    /// Divisors of the rotary frequencies: a setting that GGUF files have among their tensors, and `config.json` does
-    /// not need.
+    /// Divisors of the rotary frequencies: a setting that GGUF files store as a tensor. `config.json` has no need of
+    /// it.
     pub(crate) const ROPE_FACTORS: Self = name("rope_factors", "rope_freqs.weight", "rope_scaling");
 
-    /// A weight that no family calls otherwise.
+    /// Name of a weight that is the same in all families.
     pub(super) const fn plain(gguf: &'static str, hugging_face: &'static str, block: usize) -> Self {
         Self { field: "", gguf, hugging_face, block }
     }
 
-    /// The name in a file: the family's `own`, if it has one.
+    /// Name in a file: the family's `own`, if it has one.
     pub(super) fn spelled(&self, own: Option<&'static str>, container: Container) -> String {
         let name = own.unwrap_or(match container {
             Container::Gguf => self.gguf,
@@ -249,35 +248,35 @@ impl WeightName {
         name.replace("{}", &self.block.to_string())
     }
 
-    /// The name in a GGUF file of architecture `llama`.
+    /// Name in a GGUF file of architecture `llama`.
     #[must_use]
     pub fn gguf(&self) -> String {
         self.gguf.replace("{}", &self.block.to_string())
     }
 
-    /// Whether this is the field that it fills.
+    /// Returns whether the weight fills `field`.
     pub(crate) fn fills(&self, field: &str) -> bool {
         self.field == field
     }
 
-    /// Whether blocks have it.
+    /// Returns whether the weight belongs to a block.
     pub(crate) fn is_of_block(&self) -> bool {
         self.gguf.starts_with("blk.")
     }
 
-    /// Whether it scales by a norm.
+    /// Returns whether the weight is the scale of a norm.
     pub(crate) fn is_scale_of_norm(&self) -> bool {
         self.field.ends_with("norm")
     }
 }
 
 impl<M> ModelWeights<M> {
-    /// Asks `source` for the weights of a model of this shape.
+    /// Requests the weights of a model from `source`, always in the same order.
     ///
-    /// The number of blocks that a file claims is believed only as far as the source has them.
+    /// Requests stop at the first missing weight, so a false number of blocks in a file costs nothing.
     ///
     /// # Errors
-    /// The source's first.
+    /// The first error of the source.
     pub fn gather<S: WeightSource<Matrix = M>>(config: &ModelConfig, source: &mut S) -> Result<Self, S::Error> {
         let table = [config.vocab_size, config.hidden_size];
         let embedding = source.matrix(WeightName::EMBEDDING, table)?;
@@ -301,7 +300,7 @@ impl<M> ModelWeights<M> {
         Ok(Self { embedding, positions, layers, norm, norm_bias, head })
     }
 
-    /// The same with references to the matrices. Vectors are copied: they are small.
+    /// Copy with references to the matrices. Vectors are cloned because they are small.
     #[must_use]
     pub fn by_ref(&self) -> ModelWeights<&M> {
         ModelWeights {
@@ -314,10 +313,10 @@ impl<M> ModelWeights<M> {
         }
     }
 
-    /// Makes something else of each matrix.
+    /// Converts each matrix.
     ///
     /// # Errors
-    /// The first of `change`.
+    /// The first error of `change`.
     pub fn map<N, E>(self, mut change: impl FnMut(M) -> Result<N, E>) -> Result<ModelWeights<N>, E> {
         Ok(ModelWeights {
             embedding: change(self.embedding)?,
@@ -329,7 +328,7 @@ impl<M> ModelWeights<M> {
         })
     }
 
-    /// The matrices that a forward pass reads as a whole: all but an embedding table that is not the head.
+    /// Matrices that a forward pass reads in full: all except an embedding table that is not the head.
     pub fn multiplied(&self) -> impl Iterator<Item = &M> {
         let head = self.head.as_ref().unwrap_or(&self.embedding);
         self.layers.iter().flat_map(LayerWeights::matrices).chain([head])

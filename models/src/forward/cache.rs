@@ -1,4 +1,4 @@
-//! The KV cache of one sequence, with rollback: pages of keys and values, wherever a backend has its memory.
+//! KV cache of one sequence, with rollback: pages of keys and values in a backend's memory.
 
 use std::{fmt::Debug, ops::Range, sync::Arc};
 
@@ -12,32 +12,32 @@ use crate::{
     },
 };
 
-/// The memory that a backend's KV caches take pages from. Caches of equal sources can be exchanged.
+/// Source of pages for a backend's KV caches. Caches of equal sources are interchangeable.
 pub trait PageSource: Debug + Clone + PartialEq {
-    /// Keys and values of [`PAGE_TOKENS`] tokens in every layer, or the right to them; given back when dropped.
+    /// Keys and values of [`PAGE_TOKENS`] tokens in every layer, or a handle to them; freed on drop.
     type Page: Debug;
-    /// The errors of the backend's forward passes.
+    /// Error type of the backend's forward passes.
     type Error: From<ModelError>;
-    /// Whether its forward passes read [branches](KvCache::branch).
+    /// True if the backend's forward passes read [branches](KvCache::branch).
     const BRANCHES: bool = false;
 
-    /// The size of a page in bytes.
+    /// Size of a page in bytes.
     fn page_bytes(&self) -> usize;
 
-    /// Adds `count` more pages, all or none.
+    /// Appends `count` pages, all or none.
     ///
     /// # Errors
-    /// If there is no memory for them.
+    /// Fails if there is not enough memory.
     fn extend(&self, pages: &mut Vec<Self::Page>, count: usize) -> Result<(), Self::Error>;
 }
 
-/// The KV cache of one sequence, for every layer.
+/// KV cache of one sequence, for every layer.
 ///
-/// Memory grows by pages of [`PAGE_TOKENS`] tokens and never moves. [`truncate`](Self::truncate) discards tokens in
-/// constant time and keeps the memory for those that follow.
+/// Memory grows in pages of [`PAGE_TOKENS`] tokens and never moves. [`truncate`](Self::truncate) discards tokens in
+/// constant time and keeps their pages for later tokens.
 ///
-/// Positions at and above [`len`](Self::len) may hold values of a forward pass that failed or of tokens that were
-/// rolled back; they are always written again before they are read.
+/// Positions from [`len`](Self::len) on may hold values of a failed forward pass or of rolled-back tokens. They are
+/// always overwritten before they are read.
 #[derive(Debug, Clone)]
 pub struct KvCache<S: PageSource = HostPages> {
     pub(super) source: S,
@@ -47,43 +47,43 @@ pub struct KvCache<S: PageSource = HostPages> {
 }
 
 impl<S: PageSource> KvCache<S> {
-    /// An empty cache that takes its pages from `source`.
+    /// Creates an empty cache that takes its pages from `source`.
     #[must_use]
     pub fn new(source: S) -> Self {
         Self { source, pages: Vec::new(), len: 0, branches: Branches::default() }
     }
 
-    /// The number of tokens held.
+    /// Number of cached tokens.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether no token is held.
+    /// Returns whether the cache holds no token.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Discards all but the first `len` tokens, of which there may be no more, and all branches.
+    /// Discards all branches, and all tokens except the first `len`. Has no effect on tokens if there are fewer.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
         self.branches.discard();
     }
 
-    /// The bytes of its pages at present, those of its branches included.
+    /// Size of the allocated pages in bytes, including those of branches.
     #[must_use]
     pub fn bytes(&self) -> usize {
         (self.pages.len() + self.branches.pages()) * self.source.page_bytes()
     }
 
-    /// The bytes of a cache of this kind once it holds `tokens`, if it never held more.
+    /// Size in bytes of a cache that holds `tokens` and never held more.
     #[must_use]
     pub fn bytes_for(&self, tokens: usize) -> usize {
         tokens.div_ceil(PAGE_TOKENS) * self.source.page_bytes()
     }
 
-    /// Makes sure that there are pages for `added` tokens more, and for the branches that the next pass reads.
+    /// Allocates pages for `added` more tokens, and for the branches of the next pass.
     pub(super) fn make_room(&mut self, added: usize) -> Result<(), S::Error> {
         self.branches.forget_read();
         self.make_room_for_branches()?;
@@ -94,28 +94,28 @@ impl<S: PageSource> KvCache<S> {
         }
     }
 
-    /// Counts `added` tokens more, which have been staged in every layer, as the branches have.
+    /// Counts `added` more tokens, after they and the branches have been staged in every layer.
     pub(super) fn grow(&mut self, added: usize) {
         self.len += added;
         self.branches.grow();
     }
 
-    /// Whether it takes its pages from such a source.
+    /// Returns whether the cache takes its pages from an equal source.
     pub(super) fn is_of(&self, source: &S) -> bool {
         self.source == *source
     }
 
-    /// The pages of the tokens, in order; the last ones may be spare.
+    /// Pages of the cached tokens, in order; the last ones may be spare.
     #[must_use]
     pub fn pages(&self) -> &[S::Page] {
         &self.pages
     }
 }
 
-/// One sequence's part in a batch.
+/// Part of one sequence in a batch.
 #[derive(Debug)]
 pub struct Chunk<'a, S: PageSource = HostPages> {
-    /// The sequence's past. Grows by `tokens` if the forward pass succeeds.
+    /// Cache of the sequence. Grows by `tokens` if the forward pass succeeds.
     pub cache: &'a mut KvCache<S>,
     /// Tokens that follow those in the cache. May be empty.
     pub tokens: &'a [u32],
@@ -123,12 +123,12 @@ pub struct Chunk<'a, S: PageSource = HostPages> {
     pub positions: &'a [usize],
 }
 
-/// Runs a forward pass over a batch that has been checked, whose caches come from `source` and have room for its
-/// tokens. They hold these tokens if the forward pass succeeds, and are as they were if not, without the branches that
-/// it was to read.
+/// Runs a forward pass over a batch: checks the chunks, allocates pages, calls `pass`, and updates the caches. On
+/// success the caches hold the new tokens. On failure they are unchanged, except that branches of the pass are
+/// discarded.
 ///
 /// # Errors
-/// [`ModelError`] names the chunk that cannot be fed and says why; what `pass` or the memory fails with.
+/// [`ModelError`] for an invalid chunk, and errors of `pass` or of the allocation.
 pub fn feed<'a, S: PageSource, T>(
     config: &ModelConfig,
     source: &S,
@@ -162,7 +162,7 @@ fn feed_checked<'a, S: PageSource, T>(
 }
 
 impl<S: PageSource> Chunk<'_, S> {
-    /// Whether the model can be fed with it.
+    /// Checks the chunk against the model.
     pub(super) fn check(
         &self,
         chunk: usize,
@@ -191,16 +191,16 @@ impl<S: PageSource> Chunk<'_, S> {
     }
 }
 
-/// Main memory, for models of one shape.
+/// Pages in main memory, for models of one shape.
 ///
-/// A page is, for each layer and each head of it, keys and values of its tokens, in f32.
+/// A page holds keys and values of its tokens for each layer and head, in f32.
 #[derive(Debug, Clone)]
 pub struct HostPages {
     shape: Shape,
     pages: Arc<Pages>,
 }
 
-/// What pages and their caches have in common.
+/// Properties that pages and caches must share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Shape {
     layers: usize,
@@ -211,12 +211,12 @@ struct Shape {
 
 impl Shape {
     fn page_len(self) -> usize {
-        // Beyond what can be addressed there is no memory for a page, which is told when one is wanted.
+        // Saturates beyond the address space; allocation then fails when a page is requested.
         head_page::len(self.head_dim).saturating_mul(self.kv_heads).saturating_mul(self.layers)
     }
 }
 
-/// Whether their caches can be exchanged.
+/// Equality of shapes, which makes caches interchangeable.
 impl PartialEq for HostPages {
     fn eq(&self, other: &Self) -> bool {
         self.shape == other.shape
@@ -253,7 +253,7 @@ impl HostPages {
         Self::of(Shape { layers, kv_heads, head_dim, context_length })
     }
 
-    /// Those of layers with so many heads, for any number of tokens.
+    /// Creates pages for `layers` layers of `kv_heads` heads, for any number of tokens.
     pub(super) fn of_heads(layers: usize, kv_heads: usize, head_dim: usize) -> Self {
         Self::of(Shape { layers, kv_heads, head_dim, context_length: LARGEST_DIMENSION })
     }
@@ -262,14 +262,14 @@ impl HostPages {
         Self { shape, pages: Pages::new(shape.page_len()) }
     }
 
-    /// The part of a page that is a layer's.
+    /// Range of a layer within a page.
     pub(super) fn layer(&self, layer: usize) -> Range<usize> {
         let part = self.shape.kv_heads * head_page::len(self.shape.head_dim);
         layer * part..(layer + 1) * part
     }
 
-    /// Writes `keys` and `values`, each `[new, kv_heads, head_dim]`, into a layer of some pages, from the `first`-th
-    /// token of these on.
+    /// Writes `keys` and `values`, each `[new, kv_heads, head_dim]`, into a layer of `pages`, starting at token `first`
+    /// of these pages.
     pub(super) fn write(&self, pages: &mut [Page], first: usize, layer: usize, keys: &[f32], values: &[f32]) {
         let Shape { kv_heads, head_dim, .. } = self.shape;
         let width = kv_heads * head_dim;
@@ -285,18 +285,18 @@ impl HostPages {
 }
 
 impl KvCache {
-    /// Writes `keys` and `values`, each `[new, kv_heads, head_dim]`, behind the tokens of `layer`, for which there are
-    /// pages. They count only once the forward pass has succeeded.
+    /// Writes `keys` and `values`, each `[new, kv_heads, head_dim]`, after the tokens of `layer`. The pages must be
+    /// allocated. The rows only count once the forward pass has succeeded.
     pub(crate) fn stage(&mut self, layer: usize, keys: &[f32], values: &[f32]) {
         self.source.write(&mut self.pages, self.len, layer, keys, values);
     }
 
-    /// A head's part of the `page`-th page, staged tokens included.
+    /// Part of a page that belongs to a layer's head, including staged tokens.
     pub(crate) fn page(&self, page: usize, layer: usize, kv_head: usize) -> &[f32] {
         self.page_of(0, page, layer, kv_head)
     }
 
-    /// The same of a line: the cache's own, 0, or one of its branches, counted from 1.
+    /// Part of a page on a line: 0 for the cache's own, n for its n-th branch.
     pub(crate) fn page_of(&self, line: usize, page: usize, layer: usize, kv_head: usize) -> &[f32] {
         let len = head_page::len(self.source.shape.head_dim);
         &self.line_page(line, page)[self.source.layer(layer)][kv_head * len..][..len]

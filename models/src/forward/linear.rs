@@ -14,21 +14,21 @@ use crate::{
     },
 };
 
-/// A matrix of weights, `[outputs, inputs]`.
+/// Weight matrix, `[outputs, inputs]`.
 pub(crate) struct Linear {
     weights: Matrix,
     outputs: usize,
     inputs: usize,
 }
 
-/// A [`Linear`] that is being loaded: takes the bytes of a container, strip by strip, to where they stay.
+/// Builder of a [`Linear`] that copies the bytes of a container, strip by strip, to their final place.
 ///
-/// A strip is 16 rows as they are in the file, row after row; the last one is the rows that are left. Memory is
-/// that of the matrix alone: nothing is allocated before room is made.
+/// A strip is 16 consecutive rows in file order; the last strip may be shorter. Nothing is allocated beyond the matrix
+/// itself, and not before space is reserved.
 pub(crate) struct LinearBuilder {
     linear: Linear,
     row_bytes: usize,
-    /// Rows pushed so far.
+    /// Number of rows pushed so far.
     rows: usize,
 }
 
@@ -86,12 +86,12 @@ impl MatrixBuilder for LinearBuilder {
 }
 
 impl Linear {
-    /// Multiplications for one row.
+    /// Multiplications per input row.
     pub(crate) fn multiplications(&self) -> usize {
         self.inputs * self.outputs
     }
 
-    /// Writes the rows of `ids`, widened to f32, to `out`: `[ids, inputs]`. Every id is below `outputs`.
+    /// Writes the rows of `ids`, widened to f32, to `out`: `[ids, inputs]`. Every id must be below `outputs`.
     pub(crate) fn embed(&self, ids: &[u32], out: &mut Vec<f32>) {
         out.resize(ids.len() * self.inputs, 0.0);
         for (&id, out) in ids.iter().zip(out.chunks_exact_mut(self.inputs)) {
@@ -100,9 +100,10 @@ impl Linear {
     }
 }
 
-/// `out = x · weightsᵀ` for matrices that share their input: `x`: `[rows, inputs]`, each `out`: `[rows, outputs]`.
+/// Computes `out = x · weightsᵀ` for matrices with the same input; `x`: `[rows, inputs]`, each `out`: `[rows,
+/// outputs]`.
 ///
-/// An element has the same bits whatever other rows there are, on every machine and with every number of threads.
+/// Elements have the same bits on every machine, for every number of rows and of threads.
 pub(crate) fn products<const N: usize>(
     x: &[f32],
     activations: &mut Activations,

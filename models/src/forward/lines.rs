@@ -1,5 +1,5 @@
-//! The lines of a cache: its own, and [branches](super::branches) that a forward pass reads besides, of which one may
-//! be adopted in place of it.
+//! Lines of a cache: its own, and the [branches](super::branches) that a forward pass also reads. One branch may be
+//! adopted as the cache's own line.
 
 use super::{
     branches::{Branch, Branches},
@@ -8,9 +8,9 @@ use super::{
 use crate::{error::ModelError, kernels::head_page::PAGE_TOKENS};
 
 impl<S: PageSource> KvCache<S> {
-    /// Adds a branch, which the next forward pass reads besides: its tokens follow the first `from` tokens of a line,
-    /// the cache's own as it then is (0) or an earlier branch. Gives its number, counted from 1. That pass gives logits
-    /// after each of its tokens, behind those of the chunk.
+    /// Adds a branch for the next forward pass and returns its number, counted from 1. Its tokens follow the first
+    /// `from` tokens of line `parent`: 0 for the cache's own, including the chunk's tokens, or an earlier branch. The
+    /// pass returns logits after each of its tokens, after those of the chunk.
     ///
     /// Branches last until the next forward pass, or until the cache is truncated.
     pub fn branch(&mut self, parent: usize, from: usize, tokens: Vec<u32>) -> usize {
@@ -19,8 +19,8 @@ impl<S: PageSource> KvCache<S> {
         self.branches.all.len()
     }
 
-    /// Goes on behind a branch that was read, in place of the line that it left: the cache is as if it had been fed the
-    /// branch alone. All others are discarded. Does nothing if there is no such branch.
+    /// Makes a branch that was read the cache's own line, as if the cache had been fed this branch alone. All other
+    /// branches are discarded. Has no effect if the branch does not exist or was not read.
     pub fn adopt(&mut self, branch: usize) {
         if !self.branches.are_read {
             return;
@@ -45,13 +45,13 @@ impl<S: PageSource> KvCache<S> {
         self.branches.discard();
     }
 
-    /// The bytes of a branch of so many tokens behind `from` others.
+    /// Size in bytes of a branch of `tokens` tokens after `from` others.
     #[must_use]
     pub fn bytes_for_branch(&self, from: usize, tokens: usize) -> usize {
         ((from + tokens).div_ceil(PAGE_TOKENS) - from / PAGE_TOKENS) * self.source.page_bytes()
     }
 
-    /// Makes sure that there are pages for the branches that the next pass reads, and for nothing else.
+    /// Allocates pages for the branches of the next pass.
     pub(super) fn make_room_for_branches(&mut self) -> Result<(), S::Error> {
         let Branches { all, spare, .. } = &mut self.branches;
         for branch in all {
@@ -68,7 +68,7 @@ impl<S: PageSource> KvCache<S> {
 }
 
 impl<S: PageSource> Chunk<'_, S> {
-    /// Whether the model can be fed with its branches.
+    /// Checks the chunk's branches against the model.
     pub(super) fn check_branches(
         &self,
         chunk: usize,
@@ -99,8 +99,8 @@ impl<S: PageSource> Chunk<'_, S> {
 }
 
 impl KvCache {
-    /// Writes `keys` and `values`, each `[new, kv_heads, head_dim]`, of a line into a layer: of the cache's own, 0, or
-    /// of an unread branch, counted from 1, whose line has been staged there.
+    /// Writes `keys` and `values`, each `[new, kv_heads, head_dim]`, of a line into a layer. Line 0 is the cache's own,
+    /// line n its n-th branch, whose parent must already be staged in this layer.
     pub(super) fn stage_line(&mut self, number: usize, layer: usize, keys: &[f32], values: &[f32]) {
         let Some(index) = number.checked_sub(1) else { return self.stage(layer, keys, values) };
         let (earlier, [branch, ..]) = self.branches.all.split_at_mut(index) else { return };
@@ -116,7 +116,7 @@ impl KvCache {
         self.source.write(&mut branch.pages, branch.from - first * PAGE_TOKENS, layer, keys, values);
     }
 
-    /// The `page`-th page of a line.
+    /// Page of a line by its index.
     pub(super) fn line_page(&self, mut line: usize, page: usize) -> &<HostPages as PageSource>::Page {
         while let Some(branch) = line.checked_sub(1).map(|index| &self.branches.all[index]) {
             if page >= branch.first_page() {

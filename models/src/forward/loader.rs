@@ -1,13 +1,13 @@
-//! Loading a model from bytes as they come.
+//! Incremental loading of models from a stream of bytes.
 //!
-//! A loader is pushed the pieces of a file in their order, wherever they were cut, and puts every weight where it
-//! stays as soon as its bytes are there. So a download becomes a model without ever being a file in memory: beyond
-//! the weights, a loader holds at most sixteen rows of one of them. What a file says of itself is checked before
-//! its first weight: a file that cannot be run is refused while almost nothing of it has come.
+//! A loader takes a file in pieces of any size and copies every weight to its final place as soon as its bytes arrive.
+//! A download therefore becomes a model without the file ever being in memory: in addition to the weights, a loader
+//! holds at most 16 rows of one of them. Settings are checked before the first weight, so an unsupported file is
+//! rejected early.
 //!
-//! A stream does not show how long it is. Where the caller knows (`Content-Length`, a file's metadata), each weight
-//! gets its memory at once, and a file that claims to be longer is refused. Where nobody knows, a weight gets at most
-//! 64 MiB ahead of its bytes, or as much again as it has already; only then can it have to be moved.
+//! A stream does not reveal its length. If the caller knows it (`Content-Length`, file metadata), each weight is
+//! allocated at once, and a file that claims to be longer is rejected. Otherwise a weight is allocated at most 64 MiB,
+//! or its present size, ahead of its bytes; only then may it have to be moved.
 
 use std::io::Read;
 
@@ -31,8 +31,8 @@ use crate::{
     kernels::memory::Arena,
 };
 
-/// Loads a model from the bytes of one file as they come: GGUF, or a whole checkpoint as
-/// [`checkpoint_in_one_file`](crate::checkpoint_in_one_file) makes it.
+/// Loader for a model in one file: GGUF, or a whole checkpoint as written by
+/// [`checkpoint_in_one_file`](crate::checkpoint_in_one_file).
 ///
 /// ```no_run
 /// # fn chunks() -> Vec<Vec<u8>> { Vec::new() }
@@ -48,8 +48,7 @@ use crate::{
 pub struct ModelLoader(Stream<ModelConfig, FileHeader<ModelConfig>, LinearBuilder>);
 
 impl ModelLoader {
-    /// Starts with nothing. `total_bytes` is the length of the file, if it is known: a bound for what the file may
-    /// claim.
+    /// Creates an empty loader. `total_bytes` is the length of the file, if known; it bounds what the file may claim.
     #[must_use]
     pub fn new(total_bytes: Option<u64>) -> Self {
         Self(Stream::new(FileHeader::new(total_bytes), total_bytes))
@@ -58,30 +57,30 @@ impl ModelLoader {
     /// Takes the next bytes of the file, any number of them.
     ///
     /// # Errors
-    /// [`LoadError`] as soon as the bytes show that they give no model; [`LoadError::AfterFailure`] from then on.
+    /// [`LoadError`] as soon as the bytes cannot give a model; [`LoadError::AfterFailure`] in later calls.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), LoadError> {
         self.0.push(bytes)
     }
 
-    /// The model, if all its bytes have been pushed.
+    /// Returns the model, once all bytes have been pushed.
     ///
     /// # Errors
-    /// [`LoadError::Truncated`] if not.
+    /// [`LoadError::Truncated`] if bytes are missing.
     pub fn finish(self) -> Result<Model, LoadError> {
         let (config, weights) = self.0.finish()?;
         Ok(Model::new(config, weights))
     }
 }
 
-/// Loads a Hugging Face checkpoint from the bytes of `model.safetensors` as they come, its settings being at hand.
+/// Loader for a Hugging Face checkpoint whose settings are known: takes the bytes of `model.safetensors`.
 pub struct SafetensorsLoader(Stream<ModelConfig, SafetensorsHeader<ModelConfig>, LinearBuilder>);
 
 impl SafetensorsLoader {
-    /// Starts with the bytes of `config.json`. `total_bytes` is the length of `model.safetensors`, if it is known: a
-    /// bound for what the file may claim.
+    /// Creates a loader from the bytes of `config.json`. `total_bytes` is the length of `model.safetensors`, if known;
+    /// it bounds what the file may claim.
     ///
     /// # Errors
-    /// If this `config.json` describes no model, or one that cannot be run.
+    /// [`LoadError`] if `config.json` is invalid or describes an unsupported model.
     pub fn new(config_json: &[u8], total_bytes: Option<u64>) -> Result<Self, LoadError> {
         Ok(Self(Stream::new(SafetensorsHeader::new(config_json, total_bytes)?, total_bytes)))
     }
@@ -94,10 +93,10 @@ impl SafetensorsLoader {
         self.0.push(bytes)
     }
 
-    /// The model, if all its bytes have been pushed.
+    /// Returns the model, once all bytes have been pushed.
     ///
     /// # Errors
-    /// [`LoadError::Truncated`] if not.
+    /// [`LoadError::Truncated`] if bytes are missing.
     pub fn finish(self) -> Result<Model, LoadError> {
         let (config, weights) = self.0.finish()?;
         Ok(Model::new(config, weights))
@@ -105,16 +104,16 @@ impl SafetensorsLoader {
 }
 
 impl Model {
-    /// Loads a GGUF file, from the reader's position to its end, as a
-    /// [`ModelLoader`](crate::ModelLoader) that does not know its length.
+    /// Loads a GGUF file, from the reader's position to its end, like a [`ModelLoader`](crate::ModelLoader) of unknown
+    /// length.
     ///
-    /// Weights: F32, F16, BF16 and the block types Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, IQ4_NL, IQ4_XS and
-    /// MXFP4; norms F32, F16 or BF16. They go straight to where they stay; beyond them, memory is one piece of the
-    /// file.
+    /// Weights may be F32, F16, BF16 or one of the block types Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, IQ4_NL,
+    /// IQ4_XS and MXFP4; norms may be F32, F16 or BF16. Weights are copied to their final place; additional memory is
+    /// one piece of the file.
     ///
     /// # Errors
-    /// Any file gives a model or a [`LoadError`], never a panic, and nothing is allocated that the file
-    /// does not hold. Features that are not implemented are refused.
+    /// Any file gives a model or a [`LoadError`], never a panic. Allocations are bounded by the bytes of the file.
+    /// Features that are not implemented are rejected.
     pub fn from_gguf<R: Read>(reader: &mut R) -> Result<Self, LoadError> {
         let (config, weights) = read_gguf::<ModelConfig, LinearBuilder>(reader, None)?;
         Ok(Self::new(config, weights))
@@ -122,7 +121,7 @@ impl Model {
 
     /// Loads a Hugging Face checkpoint from the bytes of `config.json` and `model.safetensors`.
     ///
-    /// Weights: F32, F16 or BF16; products are computed in f32.
+    /// Weights may be F32, F16 or BF16; products are computed in f32.
     ///
     /// # Errors
     /// As for [`from_gguf`](Self::from_gguf).
@@ -133,8 +132,8 @@ impl Model {
         Ok(Self::new(config, weights))
     }
 
-    /// Opens a `.gguf` file, a `.safetensors` file with `config.json` next to it, or a folder that holds
-    /// `model.safetensors` (or what its index names) and `config.json`.
+    /// Opens a `.gguf` file, a `.safetensors` file with `config.json` next to it, or a folder that holds `config.json`
+    /// and `model.safetensors` (or the files named in its index).
     ///
     /// # Errors
     /// As for [`from_gguf`](Self::from_gguf), and [`LoadError::UnknownFormat`] for other paths.
@@ -146,10 +145,10 @@ impl Model {
 }
 
 impl StoredModel {
-    /// The same model on this processor's kernels.
+    /// Converts the weights for this processor's kernels.
     ///
     /// # Errors
-    /// If there is no memory for it, or no kernel for one of its types.
+    /// [`LoadError::OutOfMemory`], or [`LoadError::TensorType`] for a type without a kernel.
     pub fn into_model(self) -> Result<Model, LoadError> {
         let mut arena = Arena::expecting(self.weights.multiplied().map(|matrix| matrix.bytes.len() as u64));
         Ok(Model::new(self.config, self.weights.map(|matrix| linear(matrix, &mut arena))?))

@@ -1,7 +1,7 @@
-//! Rows of next-token logits, and the hidden states that they are read from.
+//! Next-token logits, and the hidden states from which they are computed.
 
-/// Next-token logits at the wanted positions of one chunk, in the order they were asked for, with the hidden state
-/// of each; in memory of a [`Scratch`](crate::Scratch).
+/// Next-token logits at the requested positions of one chunk, in the order of the request, with the hidden state of
+/// each. Borrowed from a [`Scratch`](crate::Scratch).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LogitsRef<'s> {
     /// shape: [wanted, vocab_size]
@@ -12,7 +12,7 @@ pub struct LogitsRef<'s> {
     hidden_size: usize,
 }
 
-/// [`LogitsRef`] with memory of its own.
+/// Owned copy of a [`LogitsRef`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Logits {
     values: Vec<f32>,
@@ -21,28 +21,28 @@ pub struct Logits {
     hidden_size: usize,
 }
 
-/// What a forward pass gives: the logits of each chunk.
+/// Result of a forward pass: the logits of each chunk.
 #[derive(Debug, Clone, Copy)]
 pub struct BatchLogits<'s> {
     pub(crate) rows: LogitsRef<'s>,
-    /// For each chunk, where its rows end.
+    /// End of each chunk's rows, as a row index.
     pub(crate) ends: &'s [usize],
 }
 
 impl<'s> BatchLogits<'s> {
-    /// Number of chunks.
+    /// Number of chunks in the batch.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there was no chunk.
+    /// Returns whether the batch had no chunk.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The rows of the `index`-th chunk.
+    /// Rows of the chunk at `index`.
     ///
     /// # Panics
     /// If `index` is not below [`len`](Self::len).
@@ -59,7 +59,7 @@ impl<'s> BatchLogits<'s> {
         }
     }
 
-    /// The chunks in order.
+    /// Iterator over the chunks in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = LogitsRef<'s>> + use<'s> {
         let batch = *self;
         (0..batch.len()).map(move |index| batch.chunk(index))
@@ -67,19 +67,19 @@ impl<'s> BatchLogits<'s> {
 }
 
 impl<'s> LogitsRef<'s> {
-    /// Number of rows.
+    /// Number of rows, one per requested position.
     #[must_use]
     pub fn len(&self) -> usize {
         self.values.len() / self.vocab_size
     }
 
-    /// Whether no position was wanted.
+    /// Returns whether no position was requested.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// The row of the `index`-th wanted position: one unnormalised log-probability per token id.
+    /// Logits at the requested position `index`: one unnormalised log-probability per token id.
     ///
     /// # Panics
     /// If `index` is not below [`len`](Self::len).
@@ -88,8 +88,8 @@ impl<'s> LogitsRef<'s> {
         &self.values[index * self.vocab_size..(index + 1) * self.vocab_size]
     }
 
-    /// The last hidden state of the `index`-th wanted position, `hidden_size` numbers: what the output head turns into
-    /// [`row`](Self::row), so after the final norm. As independent of batching as the row is.
+    /// Last hidden state at the requested position `index`, `hidden_size` numbers after the final norm. It is the
+    /// output head's input for [`row`](Self::row). Like the row, it does not depend on batching.
     ///
     /// # Panics
     /// If `index` is not below [`len`](Self::len).
@@ -98,19 +98,19 @@ impl<'s> LogitsRef<'s> {
         &self.hidden[index * self.hidden_size..(index + 1) * self.hidden_size]
     }
 
-    /// The rows in order.
+    /// Iterator over the rows in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &'s [f32]> + use<'s> {
         self.values.chunks_exact(self.vocab_size)
     }
 
-    /// A copy that outlives the memory of the forward pass.
+    /// Copies the rows out of the memory of the forward pass.
     #[must_use]
     pub fn to_logits(&self) -> Logits {
         let Self { values, hidden, vocab_size, hidden_size } = *self;
         Logits { values: values.to_vec(), hidden: hidden.to_vec(), vocab_size, hidden_size }
     }
 
-    /// `values` are `[wanted, vocab_size]`, `hidden` `[wanted, hidden_size]`.
+    /// Creates a view of `values`, `[wanted, vocab_size]`, and `hidden`, `[wanted, hidden_size]`.
     pub(crate) fn new(values: &'s [f32], vocab_size: usize, hidden: &'s [f32], hidden_size: usize) -> Self {
         debug_assert!(values.len().is_multiple_of(vocab_size));
         debug_assert_eq!(values.len() / vocab_size * hidden_size, hidden.len());
@@ -119,19 +119,19 @@ impl<'s> LogitsRef<'s> {
 }
 
 impl Logits {
-    /// Number of rows.
+    /// Number of rows, one per requested position.
     #[must_use]
     pub fn len(&self) -> usize {
         self.borrow().len()
     }
 
-    /// Whether no position was wanted.
+    /// Returns whether no position was requested.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// [`LogitsRef::row`].
+    /// Logits at the requested position `index`; see [`LogitsRef::row`].
     ///
     /// # Panics
     /// If `index` is not below [`len`](Self::len).
@@ -140,7 +140,7 @@ impl Logits {
         self.borrow().row(index)
     }
 
-    /// [`LogitsRef::hidden`].
+    /// Last hidden state at the requested position `index`; see [`LogitsRef::hidden`].
     ///
     /// # Panics
     /// If `index` is not below [`len`](Self::len).
@@ -149,7 +149,7 @@ impl Logits {
         self.borrow().hidden(index)
     }
 
-    /// The rows in order.
+    /// Iterator over the rows in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[f32]> {
         self.borrow().iter()
     }

@@ -1,17 +1,17 @@
 //! Forward passes: from tokens to logits, for many sequences at once.
 //!
-//! | file | what it does |
+//! | file | contents |
 //! |---|---|
 //! | `cache` | KV caches with rollback, on any backend, and the chunks of a batch |
-//! | `branches` | what may follow a text instead, read in the same forward pass |
+//! | `branches` | alternative continuations, evaluated in the same forward pass |
 //! | `lines` | adding branches to a cache, reading and adopting them |
-//! | `linear` | multiplies rows with weights, quantized or not |
-//! | `rope` | rotates queries and keys by position |
-//! | `model` | the blocks, over the rows of all sequences |
-//! | `scratch` | the memory of a forward pass |
-//! | `encoder_decoder` | the same for models with an encoder |
-//! | `logits` | rows of logits with their hidden states |
-//! | `loader` | a model from bytes as they come |
+//! | `linear` | products with weight matrices, quantized or not |
+//! | `rope` | rotary embedding of queries and keys |
+//! | `model` | transformer blocks, over the rows of all sequences |
+//! | `scratch` | working memory of forward passes |
+//! | `encoder_decoder` | forward passes of encoder-decoder models |
+//! | `logits` | logits and hidden states |
+//! | `loader` | incremental loading of models |
 
 mod branches;
 pub(crate) mod cache;

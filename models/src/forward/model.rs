@@ -1,4 +1,4 @@
-//! A model over a packed, ragged batch: what its [`Block`](crate::Block) says, interpreted.
+//! Forward pass of a decoder-only model over a packed, ragged batch: an interpreter of [`Block`](crate::Block).
 
 use super::{
     cache::{Chunk, HostPages, KvCache, feed},
@@ -21,8 +21,8 @@ use crate::{
     },
 };
 
-/// A language model. Weights only; what a sequence has seen is in its [`KvCache`], so that one model serves any number
-/// of sequences.
+/// Decoder-only language model. Holds weights only; the state of a sequence is in its [`KvCache`], so one model serves
+/// any number of sequences.
 pub struct Model {
     config: ModelConfig,
     weights: ModelWeights<Linear>,
@@ -31,42 +31,42 @@ pub struct Model {
 }
 
 impl Model {
-    /// Shape and constants.
+    /// Shape and constants of the model.
     #[must_use]
     pub fn config(&self) -> &ModelConfig {
         &self.config
     }
 
-    /// [`ModelConfig::cut_vocabulary`]. Logits that are left keep their bits.
+    /// Limits the vocabulary as [`ModelConfig::cut_vocabulary`] does. The remaining logits keep their bits.
     ///
     /// # Errors
-    /// The same.
+    /// As for [`ModelConfig::cut_vocabulary`].
     pub fn cut_vocabulary(&mut self, tokens: usize) -> Result<(), LoadError> {
         self.config.cut_vocabulary(tokens)
     }
 
-    /// An empty cache for a sequence of this model.
+    /// Creates an empty cache for a sequence of this model.
     #[must_use]
     pub fn new_cache(&self) -> KvCache {
         KvCache::new(self.pages.clone())
     }
 
-    /// Runs the tokens of all chunks through the model together and gives, for each chunk, a row of
-    /// logits and the hidden state it comes from per wanted position.
+    /// Runs the tokens of all chunks through the model. For each chunk, returns logits and the last hidden state at
+    /// every requested position.
     ///
-    /// [Branches](KvCache::branch) of the caches are read besides: rows after each of their tokens follow the chunk's.
+    /// Unread [branches](KvCache::branch) of the caches are part of the pass: rows after each of their tokens follow
+    /// those of the chunk.
     ///
-    /// The tokens of all chunks form one matrix in the linear layers; attention is per sequence. The logits
-    /// of a position are bit-identical however its tokens were grouped into calls, whatever other
-    /// chunks there were, and on every machine. Where no logits are wanted, the last block computes
-    /// keys and values only.
+    /// The tokens of all chunks form one matrix in the linear layers; attention is per sequence. The logits of a
+    /// position have the same bits on every machine, for every grouping of tokens into calls and every batch. For rows
+    /// without requested logits, the last block computes only keys and values.
     ///
-    /// `scratch` is the memory of the forward pass, about `4 × tokens × (6 × hidden + 2 × intermediate)` bytes plus the
-    /// logits; feed long prompts in pieces. A forward pass that is no larger than an earlier one with the same scratch
-    /// allocates nothing, but for a page of a cache now and then.
+    /// `scratch` needs about `4 × tokens × (6 × hidden_size + 2 × intermediate_size)` bytes plus the logits. Split long
+    /// prompts into several calls. A forward pass no larger than an earlier one with the same scratch allocates nothing
+    /// except new cache pages.
     ///
     /// # Errors
-    /// [`ModelError`] says which chunk is wrong and how. The caches are then as they were.
+    /// [`ModelError`] names the invalid chunk and the cause. The caches are then unchanged.
     pub fn forward_with<'s>(
         &self,
         batch: &mut [Chunk<'_>],
@@ -84,10 +84,10 @@ impl Model {
         Ok(BatchLogits { rows, ends: &scratch.ends })
     }
 
-    /// [`forward_with`](Self::forward_with) in memory of its own.
+    /// Variant of [`forward_with`](Self::forward_with) that allocates its own memory.
     ///
     /// # Errors
-    /// The same.
+    /// As for [`forward_with`](Self::forward_with).
     pub fn forward(&self, batch: &mut [Chunk<'_>]) -> Result<Vec<Logits>, ModelError> {
         let mut scratch = Scratch::default();
         let logits = self.forward_with(batch, &mut scratch)?;
@@ -106,13 +106,13 @@ impl Model {
         Self { config, weights, ropes, pages }
     }
 
-    /// Multiplications for one token, attention apart.
+    /// Multiplications per token, except those of attention scores and contexts.
     fn multiplications(&self) -> usize {
         self.weights.multiplied().map(Linear::multiplications).sum()
     }
 }
 
-/// One forward pass.
+/// State of one forward pass.
 struct Pass<'p, 'b> {
     model: &'p Model,
     batch: &'p mut [Chunk<'b>],
@@ -120,8 +120,8 @@ struct Pass<'p, 'b> {
 }
 
 impl Pass<'_, '_> {
-    /// Stages keys and values in the caches; leaves the wanted logits, `[wanted, rows of the head]`, and the normed
-    /// hidden states that the head makes them from, `[wanted, hidden_size]`.
+    /// Stages keys and values in the caches. Leaves in `scratch` the requested logits, `[wanted, rows of the head]`,
+    /// and the normed hidden states they come from, `[wanted, hidden_size]`.
     fn run(mut self) {
         let model = self.model;
         self.scratch.logits.clear();
@@ -133,7 +133,7 @@ impl Pass<'_, '_> {
         self.scratch.angles(&model.ropes);
         let last = model.weights.layers.len() - 1;
         for (index, layer) in model.weights.layers.iter().enumerate() {
-            // In the last block, only rows that lead to logits matter beyond their keys and values.
+            // In the last block, rows without requested logits only need keys and values.
             let partial = index == last && self.scratch.wanted.len() < self.scratch.spans.len();
             let Scratch { hidden, normed, query, key, value, activations, .. } = &mut *self.scratch;
             let input = model.normed_before(&layer.attention_norm, &layer.attention_norm_bias, hidden, normed);
@@ -194,7 +194,7 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// `hidden += attention(query)`.
+    /// Computes `hidden += attention(query)`.
     fn attention(&mut self, index: usize, layer: &LayerWeights<Linear>) {
         let ModelConfig { heads, kv_heads, head_dim, norm_epsilon, ref block, .. } = self.model.config;
         let Scratch { query, spans, lines, context, projected, activations, angles, groups, .. } = &mut *self.scratch;
@@ -217,7 +217,7 @@ impl Pass<'_, '_> {
         self.add_projected(&layer.after_attention_norm);
     }
 
-    /// `hidden += feed_forward(norm(hidden))`.
+    /// Computes `hidden += feed_forward(norm(hidden))`.
     fn feed_forward(&mut self, layer: &LayerWeights<Linear>) {
         let model = self.model;
         let Scratch { hidden, normed, projected, gate, up, activations, .. } = &mut *self.scratch;
@@ -242,7 +242,7 @@ impl Pass<'_, '_> {
         self.add_projected(&layer.after_feed_forward_norm);
     }
 
-    /// `hidden += scale · norm(projected)`.
+    /// Computes `hidden += scale · norm(projected)`.
     fn add_projected(&mut self, norm: &Option<Vec<f32>>) {
         let ModelConfig { norm_epsilon, ref block, .. } = self.model.config;
         let Scratch { hidden, projected, .. } = &mut *self.scratch;
@@ -272,7 +272,7 @@ impl Pass<'_, '_> {
 }
 
 impl Model {
-    /// What goes into a part: the norm of `hidden`, in `normed`, or `hidden` itself.
+    /// Input of a part: the norm of `hidden`, stored in `normed`, or `hidden` itself.
     fn normed_before<'v>(
         &self,
         scales: &Option<Vec<f32>>,
@@ -293,7 +293,7 @@ impl Model {
         }
     }
 
-    /// Rotates every head of every row by its position, as the layer does.
+    /// Applies the layer's rotary embedding to every head of every row.
     fn rotate(&self, layer: usize, x: &mut [f32], heads: usize, angles: &PerRotary<Angles>) {
         let scope = self.config.block.rotary_scope(layer);
         if let Some((scope, rope)) = scope.and_then(|scope| Some((scope, self.ropes.of(scope).as_ref()?))) {
@@ -302,7 +302,7 @@ impl Model {
     }
 }
 
-/// `row += bias` for each row, if there is one.
+/// Computes `row += bias` for each row, if there is a bias.
 fn add_bias(x: &mut [f32], bias: &Option<Vec<f32>>) {
     if let Some(bias) = bias {
         add_to_rows(x, bias);

@@ -1,14 +1,14 @@
-//! Rotary position embedding: each pair of elements of a head is a point in a plane, rotated by an angle
-//! proportional to the token's position (Su et al. 2021, <https://arxiv.org/abs/2104.09864>).
+//! Rotary position embedding: each pair of elements of a head is a point in a plane, rotated by an angle proportional
+//! to the token's position (Su et al. 2021, <https://arxiv.org/abs/2104.09864>).
 
 use crate::family::{
     block::RotaryScope,
     rotary::{RopeLayout, Rotary},
 };
 
-/// A rotary embedding, with its frequencies.
+/// Rotary embedding with its frequencies.
 pub(crate) struct Rope {
-    /// Radians per position, half as many as elements are rotated.
+    /// Radians per position, one per pair of rotated elements.
     frequencies: Vec<f32>,
     layout: RopeLayout,
     magnitude: f32,
@@ -22,7 +22,7 @@ pub(crate) struct Angles {
     sin: Vec<f32>,
 }
 
-/// Something for each of a model's rotary embeddings.
+/// Value for each of a model's rotary embeddings.
 #[derive(Debug, Default)]
 pub(super) struct PerRotary<T> {
     pub(super) global: T,
@@ -44,8 +44,8 @@ impl Rope {
         Self { frequencies: rotary.frequencies(head_dim), layout, magnitude, head_dim }
     }
 
-    /// Angles are formed in f32, as the reference implementation does; sines and cosines come from one library, so
-    /// that every machine has the same.
+    /// Computes cosines and sines of `positions`. Angles are computed in f32, as in the reference implementation; sines
+    /// and cosines come from one library, so they are equal on every machine.
     pub(crate) fn angles(&self, positions: impl Iterator<Item = usize>, angles: &mut Angles) {
         angles.cos.clear();
         angles.sin.clear();

@@ -1,4 +1,4 @@
-//! The memory of forward passes, and the rows of a packed batch in it.
+//! Working memory of forward passes, and the layout of a packed batch in it.
 
 use super::{
     cache::Chunk,
@@ -9,20 +9,20 @@ use crate::{
     threads,
 };
 
-/// Multiplications of a forward pass below which waking other threads costs more than it gives.
+/// Number of multiplications of a forward pass below which waking other threads costs more than it saves.
 const PASS_WORTH_SPLITTING: usize = 2 << 20;
 
-/// The memory of forward passes, to be used again and again; any model, any batch.
+/// Reusable working memory of forward passes, for any model and batch.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    // The rows of the packed batch.
+    // Rows of the packed batch.
     pub(super) tokens: Vec<u32>,
     pub(super) spans: Vec<RowSpan>,
-    /// The sequences of the spans.
+    /// Lines to which the spans belong.
     pub(super) lines: Vec<Line>,
-    /// Rows whose logits are wanted, ascending.
+    /// Rows whose logits are requested, ascending.
     pub(super) wanted: Vec<usize>,
-    /// For each chunk, where its wanted rows end.
+    /// End of each chunk's rows among the requested ones.
     pub(super) ends: Vec<usize>,
     // Vectors of each row.
     pub(super) hidden: Vec<f32>,
@@ -34,33 +34,33 @@ pub struct Scratch {
     pub(super) projected: Vec<f32>,
     pub(super) gate: Vec<f32>,
     pub(super) up: Vec<f32>,
-    // Of the wanted rows.
+    // Vectors of requested rows.
     pub(super) final_hidden: Vec<f32>,
     pub(super) logits: Vec<f32>,
-    // What the products and the attention need besides.
+    // Working memory of products and attention.
     pub(super) activations: Activations,
     pub(super) angles: PerRotary<Angles>,
-    /// Rows of the table of positions.
+    /// Rows of the position table.
     pub(super) places: Vec<u32>,
     pub(super) groups: Vec<[usize; 2]>,
-    // Of models with an encoder.
-    /// What rows see of their sources.
+    // Memory of encoder-decoder models.
+    /// Visible source tokens of each row.
     pub(super) source_spans: Vec<RowSpan>,
-    /// What is added to scores by relative position.
+    /// Relative position bias of attention scores.
     pub(super) bias: Vec<f32>,
 }
 
-/// A run of rows of a batch, one text's.
+/// Run of rows in a batch that continue one text.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Line {
     pub(super) chunk: usize,
-    /// Of the chunk's cache: 0 for its own line, n for its n-th branch.
+    /// Line in the chunk's cache: 0 for its own, n for its n-th branch.
     pub(super) number: usize,
     pub(super) tokens: usize,
 }
 
 impl Scratch {
-    /// Threads for a forward pass of these rows, by the multiplications for one.
+    /// Number of threads for a forward pass of these rows. `multiplications` is per row.
     pub(super) fn threads(&self, multiplications: usize) -> usize {
         match self.tokens.len() * multiplications < PASS_WORTH_SPLITTING {
             true => 1,
@@ -68,8 +68,8 @@ impl Scratch {
         }
     }
 
-    /// Takes the rows of a batch, each of which sees what is before it and itself; those of a chunk's branches follow
-    /// its own.
+    /// Lays out the rows of a batch. Each row sees the tokens before it and itself. The rows of a chunk's branches
+    /// follow its own.
     pub(super) fn lay_out<'b, 'c: 'b>(&mut self, batch: impl Iterator<Item = &'b Chunk<'c>>) {
         self.tokens.clear();
         self.spans.clear();
@@ -88,7 +88,7 @@ impl Scratch {
         }
     }
 
-    /// Takes tokens of a line, from a position on.
+    /// Adds tokens of a line, starting at position `from`.
     fn line(&mut self, chunk: usize, number: usize, from: usize, tokens: &[u32]) {
         let sequence = self.lines.len();
         self.lines.push(Line { chunk, number, tokens: tokens.len() });
@@ -97,7 +97,7 @@ impl Scratch {
         self.spans.extend(positions.map(|position| RowSpan { sequence, position, visible: position + 1 }));
     }
 
-    /// Keeps only the wanted rows of the residual stream, and of what has been normed if anything has.
+    /// Keeps only the requested rows of the residual stream, and of its norm if it was computed.
     pub(super) fn keep_wanted(&mut self, width: usize) {
         let normed = if self.normed.len() == self.hidden.len() { Some(&mut self.normed) } else { None };
         for rows in [Some(&mut self.hidden), normed].into_iter().flatten() {
@@ -112,7 +112,7 @@ impl Scratch {
         self.spans.truncate(self.wanted.len());
     }
 
-    /// Keeps only the first `width` logits of each wanted row.
+    /// Keeps only the first `width` logits of each requested row.
     pub(super) fn cut_logits(&mut self, width: usize) {
         let rows = self.wanted.len();
         let computed = self.logits.len() / rows.max(1);
@@ -124,7 +124,7 @@ impl Scratch {
         }
     }
 
-    /// Forms the angles of all rows.
+    /// Computes the rotary angles of all rows.
     pub(super) fn angles(&mut self, ropes: &PerRotary<Option<Rope>>) {
         let Self { spans, angles, .. } = self;
         for (rope, angles) in [(&ropes.global, &mut angles.global), (&ropes.local, &mut angles.local)] {

@@ -1,12 +1,12 @@
-//! Attention of a few queries over a page of the KV cache at a time, with a running softmax.
+//! Attention of several queries over one page of the KV cache at a time, with an online softmax.
 //!
 //! For scores s_t = q·k_t, the weighted sum Σ e^(s_t − m)·v_t and the normaliser Σ e^(s_t − m) are kept for the highest
-//! score m so far; when a page has a higher one, both are scaled by e^(m − m′). (Milakov, Gimelshein 2018,
-//! <https://arxiv.org/abs/1805.02867>.) A query goes through the pages in order, and through a page in an order that
-//! does not depend on the query: its result depends on itself and the cache alone.
+//! score m so far. When a page has a higher score m′, both are scaled by e^(m − m′) (Milakov, Gimelshein 2018,
+//! <https://arxiv.org/abs/1805.02867>). Each query visits the pages in order, and the order of sums within a page is
+//! the same for all queries. Its result therefore depends only on the query and the cache.
 //!
-//! Rows of a sequence, and the heads of a group in grouped-query attention, go through a page together: it is fetched
-//! once for all of them, and each vector of it loaded once for four.
+//! Rows of a sequence and heads of a group (grouped-query attention) share a page: it is fetched once for all of them,
+//! and each of its vectors is loaded once for four.
 
 use std::ops::Range;
 
@@ -16,38 +16,38 @@ use super::{
     vector::{add_assign, exp, maximum, scale_by, soft_cap, sum},
 };
 
-/// Queries that go through a page together.
+/// Maximum number of queries that share a page.
 const QUERIES: usize = 8;
 
-/// Queries for which a vector of a page is loaded once.
+/// Number of queries for which a vector of a page is loaded once.
 const TILE: usize = 4;
 
-/// Multiplications below which other threads cost more than they give.
+/// Number of multiplications below which other threads cost more than they save.
 const WORTH_SPLITTING: usize = 1 << 16;
 
-/// Sums that a tile keeps of each query at a time, of its scores or its context: with four queries eight of the vectors
-/// that the compiler makes. These hide how long an addition takes, and leave registers for what is added.
+/// Number of scores or context elements that a tile sums at a time for each query. With four queries these are eight
+/// vectors of the compiler's choice: enough to hide the latency of additions, and leaving registers for the operands.
 const LANES: usize = if cfg!(target_feature = "avx") { 16 } else { 8 };
 
-/// A query on its way through the pages.
+/// State of a query while it visits the pages.
 struct Query<'a> {
-    /// Scaled. shape: `[head_dim]`
+    /// Scaled query vector. shape: `[head_dim]`
     query: &'a [f32],
     head: usize,
     row: usize,
-    /// The highest score so far, the normaliser, and the weighted sum of values. shape: `[head_dim]`
+    /// Online softmax: highest score so far, normaliser, and weighted sum of values. shape: `[head_dim]`
     highest: f32,
     total: f32,
     context: &'a mut [f32],
 }
 
 impl Query<'_> {
-    /// What fills the place of one that is missing.
+    /// Placeholder for unused entries of an array.
     fn missing() -> Self {
         Self { query: &[], head: 0, row: 0, highest: f32::NEG_INFINITY, total: 0.0, context: &mut [] }
     }
 
-    /// Turns scores of the page's tokens into their weights, which are zero for all but those that are seen.
+    /// Replaces the scores of a page's tokens by their weights, which are zero for tokens outside `seen`.
     fn weigh(&mut self, scores: &mut [f32; PAGE_TOKENS], seen: Range<usize>, bias: Option<&[f32]>, cap: Option<f32>) {
         if let Some(bias) = bias {
             add_assign(scores, bias);
@@ -69,7 +69,7 @@ impl Query<'_> {
             scores[seen.end..].fill(0.0);
         }
         if highest > self.highest {
-            // e^(−∞ − m) is tiny instead of zero, but what it scales is zero at the start.
+            // e^(−∞ − m) is tiny instead of zero, but it scales sums that are zero at the start.
             let scale = exp(self.highest - highest);
             self.total *= scale;
             scale_by(self.context, scale);
@@ -79,11 +79,11 @@ impl Query<'_> {
     }
 }
 
-/// What a query sees of a page, and what is added to its scores.
+/// Visible tokens of a page, and the bias of its scores.
 type Sight<'b> = (Range<usize>, Option<&'b [f32]>);
 
-/// Adds a page's tokens to what N queries have seen. `next`: the page that is read behind it; BLOCKS and LANES: how
-/// many numbers of each query are summed at a time.
+/// Adds a page's tokens to the sums of N queries. `next` is the page to be prefetched. BLOCKS and LANES set how many
+/// numbers are summed at a time for each query.
 fn add_page<'b, const N: usize, const BLOCKS: usize, const LANES: usize>(
     queries: &mut [Query<'_>],
     page: &[f32],
@@ -104,8 +104,8 @@ fn add_page<'b, const N: usize, const BLOCKS: usize, const LANES: usize>(
     weighted_sums::<N, BLOCKS, LANES>(&weights, ends, page, next, contexts);
 }
 
-/// A query row: which sequence it is of, where in its text it is, and how many of the sequence's tokens it may see
-/// (itself included, where it is one of them).
+/// Row of queries: its sequence, its position, and the number of visible tokens (including itself, if the sequence is
+/// its own).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowSpan {
     pub(crate) sequence: usize,
@@ -113,42 +113,42 @@ pub(crate) struct RowSpan {
     pub(crate) visible: usize,
 }
 
-/// What is added to scores, by head and by how far the key is behind the query.
+/// Bias of attention scores by head and relative position.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bias<'b> {
-    /// shape: [heads, 2 · reach]; element i of a head is for a key i − reach tokens behind the query.
+    /// shape: [heads, 2 · reach]; element i of a head applies to a key i − reach tokens after the query.
     pub(crate) values: &'b [f32],
-    /// No row is at this position or behind it, and no page that is read ends behind it.
+    /// Bound: all row positions are below it, and no page that is read ends after it.
     pub(crate) reach: usize,
 }
 
 impl Bias<'_> {
-    /// What is added to the scores of a page, `[PAGE_TOKENS]`, for a query at `position`.
+    /// Bias of the scores of a page, `[PAGE_TOKENS]`, for a query at `position`.
     fn of_page(&self, head: usize, position: usize, page: usize) -> &[f32] {
         let first = self.reach + page * PAGE_TOKENS - position;
         &self.values[2 * self.reach * head..][first..first + PAGE_TOKENS]
     }
 }
 
-/// The heads of a layer. `heads / kv_heads` query heads in a row share a head of keys and values.
+/// Attention heads of a layer. Each head of keys and values is shared by `heads / kv_heads` query heads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Heads {
     pub(crate) heads: usize,
     pub(crate) kv_heads: usize,
     pub(crate) head_dim: usize,
-    /// What scores are multiplied by.
+    /// Factor of attention scores.
     pub(crate) scale: f32,
-    /// c of c·tanh(s/c), which scores go through.
+    /// Soft cap c of scores, c·tanh(s/c).
     pub(crate) softcap: Option<f32>,
-    /// How many tokens a row sees at most, itself included.
+    /// Maximum number of tokens that a row sees, itself included.
     pub(crate) window: Option<usize>,
 }
 
-/// `out[row] = softmax(scale · q·Kᵀ + bias) · V` for each head of each row.
+/// Computes `out[row] = softmax(scale · q·Kᵀ + bias) · V` for each head of each row.
 ///
-/// `queries`, `out`: `[rows, heads, head_dim]`; `queries` are scaled in place. `page(sequence, index, kv_head)` gives
-/// a head's part of a page, as [`head_page`](super::head_page) has it. Rows of a sequence are neighbours. `groups` is
-/// memory for the division of the work.
+/// `queries`, `out`: `[rows, heads, head_dim]`; `queries` are scaled in place. `page(sequence, index, kv_head)` returns
+/// a head's part of a page, laid out as in [`head_page`](super::head_page). Rows of a sequence must be adjacent.
+/// `groups` is working memory.
 pub(crate) fn attend<'c>(
     heads: Heads,
     queries: &mut [f32],
@@ -221,16 +221,16 @@ pub(crate) fn attend<'c>(
     }
 }
 
-/// How the work is divided: rows of a sequence and heads of a group, [`QUERIES`] together at most.
+/// Division of the work: rows of a sequence and heads of a group, at most [`QUERIES`] together.
 struct Division<'g> {
     groups: &'g [[usize; 2]],
     kv_heads: usize,
-    /// Heads of a group, which share a KV head, and in how many parts they are divided.
+    /// Number of query heads that share a KV head, and number of parts they are divided into.
     shared_by: usize,
     parts: usize,
 }
 
-/// What one thread does by itself.
+/// Work for one thread at a time.
 struct Unit {
     rows: Range<usize>,
     kv_head: usize,
@@ -238,7 +238,7 @@ struct Unit {
 }
 
 impl<'g> Division<'g> {
-    /// Units as large as they may be if each thread is to have one: smaller ones read pages more often.
+    /// Chooses the largest units that give each thread one, because small units read pages more often.
     fn new(heads: Heads, groups: &'g [[usize; 2]], threads: usize) -> Self {
         let shared_by = heads.heads / heads.kv_heads;
         let rows = groups.iter().map(|[first, end]| end - first).max().unwrap_or(1);
@@ -260,7 +260,7 @@ impl<'g> Division<'g> {
     }
 }
 
-/// Where contexts are written.
+/// Pointer to the output of all units.
 struct Contexts(*mut f32);
 
 // SAFETY: units write to disjoint elements.
@@ -279,7 +279,7 @@ mod tests {
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
-    /// Numbers between −1 and 1 that repeat late.
+    /// Pseudo-random numbers between −1 and 1 with a long period.
     fn numbers(seed: usize, count: usize) -> Vec<f32> {
         let hash = |i: usize| (i + 1).wrapping_mul(seed * 2 + 2_654_435_761) >> 7 & 0xffff;
         (0..count).map(|i| hash(i) as f32 / 32768.0 - 1.0).collect()
@@ -315,7 +315,7 @@ mod tests {
             &self.pages[(index * self.heads.kv_heads + kv_head) * len..][..len]
         }
 
-        /// The definition: weights by the scores of all tokens that are seen, in f64.
+        /// Reference: softmax over the scores of all visible tokens, in f64.
         fn attend(&self, query: &[f32], head: usize, span: RowSpan, bias: Option<&Bias<'_>>) -> Vec<f64> {
             let Heads { head_dim, scale, softcap, window, .. } = self.heads;
             let kv_head = head / (self.heads.heads / self.heads.kv_heads);
@@ -348,8 +348,8 @@ mod tests {
         out
     }
 
-    /// Every number of queries that go together and of those left over, heads of whole vectors and not, rows of two
-    /// sequences, windows, caps and biases.
+    /// Covers every number of queries in a tile, head sizes that are whole vectors and others, rows of two sequences,
+    /// windows, caps and biases.
     #[test]
     fn contexts_are_weighted_means_and_the_same_in_any_company() {
         let shapes = [(1, 1, 4), (2, 2, 6), (3, 1, 64), (6, 2, 20), (7, 1, 48), (16, 2, 80), (9, 1, 33)];
@@ -389,7 +389,7 @@ mod tests {
         }
     }
 
-    /// A later token may overflow, or an earlier one that is out of the window: those that do not see it stay.
+    /// Tokens that overflow to infinity or NaN do not affect rows that do not see them.
     #[test]
     fn what_a_row_does_not_see_cannot_spoil_it() {
         for window in [None, Some(20)] {

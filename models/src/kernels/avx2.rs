@@ -1,4 +1,4 @@
-//! x86-64 with AVX2 and F16C: Haswell, Zen and later.
+//! Kernel operations for x86-64 with AVX2 and F16C: Haswell, Zen and later.
 
 use std::arch::x86_64::*;
 
@@ -7,21 +7,21 @@ use super::{lanes::Lanes, rounded::QuadForm};
 /// Two vectors of 256 bits: outputs 0 to 7 and 8 to 15.
 pub(super) struct Avx2;
 
-/// Bytes 0–31 and 32–63.
+/// Pair of vectors: bytes 0–31 and 32–63.
 type Pair = [__m256i; 2];
 
 #[allow(unsafe_code, reason = "instructions that a processor may lack, and raw reads; see `Lanes`")]
 // SAFETY of every block below: the caller promises the instruction set and valid pointers.
 impl Lanes for Avx2 {
     type Ints = Pair;
-    /// Two partial sums of 16 bits for each output.
+    /// Two partial sums of 16 bits per output.
     type Smalls = Pair;
     type Floats = [__m256; 2];
     /// Words of two bytes, and their low bytes.
     type Weights = [Pair; 2];
     type Halves = Pair;
     type Bytes = Pair;
-    /// 16 bits, twice.
+    /// Factor of 16 bits, stored twice per output.
     type Factors = Pair;
 
     const FORM: QuadForm = QuadForm::Words;
@@ -144,7 +144,7 @@ impl Lanes for Avx2 {
     #[inline(always)]
     unsafe fn factors<const BYTE: usize>(bytes: Self::Bytes) -> Self::Factors {
         unsafe {
-            // The byte to the upper half of both words.
+            // Moves the byte to the upper half of both words.
             let shuffle = _mm_add_epi8(
                 _mm_set1_epi32(const { u32::from_le_bytes([0x80, BYTE as u8, 0x80, BYTE as u8]) } as i32),
                 _mm_set_epi32(0x0c00_0c00, 0x0800_0800, 0x0400_0400, 0),

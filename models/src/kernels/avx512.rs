@@ -1,10 +1,10 @@
-//! x86-64 with AVX-512 and its byte products (VNNI): Ice Lake, Zen 4 and later.
+//! Kernel operations for x86-64 with AVX-512 and VNNI: Ice Lake, Zen 4 and later.
 
 use std::arch::x86_64::*;
 
 use super::{lanes::Lanes, rounded::QuadForm};
 
-/// A vector of 512 bits.
+/// One vector of 512 bits.
 pub(super) struct Avx512;
 
 #[allow(unsafe_code, reason = "instructions that a processor may lack, and raw reads; see `Lanes`")]
@@ -16,12 +16,12 @@ impl Lanes for Avx512 {
     type Weights = __m512i;
     type Halves = __m512i;
     type Bytes = __m512i;
-    /// 16 bits, the upper half of each output zero: partial sums fit into 16 bits.
+    /// Factor of 16 bits; the upper half of each output is zero, because partial sums fit into 16 bits.
     type Factors = __m512i;
 
     const FORM: QuadForm = QuadForm::Bytes;
     const SMALL_FORM: QuadForm = QuadForm::Bytes;
-    // The products are of unsigned bytes with signed ones: weights have 128 added.
+    // VNNI multiplies unsigned bytes with signed ones, so weights have 128 added.
     const SIGN_FLIPS: u32 = 0x8080_8080;
     const ROWS: usize = 8;
     const UNROLL: bool = true;
@@ -125,7 +125,7 @@ impl Lanes for Avx512 {
     #[inline(always)]
     unsafe fn factors<const BYTE: usize>(bytes: Self::Bytes) -> Self::Factors {
         unsafe {
-            // The byte to the upper half of a word, zeros elsewhere.
+            // Moves the byte to the upper half of a word; zeros elsewhere.
             let shuffle = _mm_add_epi8(
                 _mm_set1_epi32(const { u32::from_le_bytes([0x80, BYTE as u8, 0x80, 0x80]) } as i32),
                 _mm_set_epi32(0x0c00, 0x0800, 0x0400, 0),

@@ -1,8 +1,8 @@
-//! Numbers of two, three and five bits in whole vectors.
+//! Packing of numbers of two, three and five bits into whole vectors.
 //!
-//! A vector of 64 bytes has four for each of sixteen outputs, so one byte position of it has room for a number of
-//! up to eight bits for each of four inputs, a quad. Two numbers of three bits fit into a byte, one of five; what is
-//! left of the bytes makes up the remaining quads of 32 inputs, and no bit is unused:
+//! A vector of 64 bytes has four bytes for each of 16 outputs. Each byte position has room for a number of up to eight
+//! bits for four inputs, a quad. Two numbers of three bits fit into a byte, or one of five. The remaining bits hold the
+//! other quads of 32 inputs, and no bit is unused:
 //!
 //! ```text
 //!               bits 0 1   2 3   4 5   6 7               bits 0 … 4      5 6 7
@@ -15,16 +15,16 @@
 //!            2       q4      q5     q6, q7 bit 2
 //! ```
 //!
-//! Unpacking takes a shift and a mask for most of them, where a plane of fifth bits would take two more instructions
-//! each. Quads 0 to 3 are inputs 0 to 15.
+//! Most quads are unpacked by a shift and a mask; a separate plane of fifth bits would take two more instructions each.
+//! Quads 0 to 3 are inputs 0 to 15.
 
-/// Outputs of a strip: one lane each.
+/// Number of outputs in a strip, one per lane.
 pub(crate) const LANES: usize = 16;
 
-/// Numbers of 32 inputs.
+/// Numbers of 32 inputs, one per byte.
 pub(super) type Numbers = [u8; 32];
 
-/// Some bits of a quad's numbers: `number >> from`, of which `mask` has as many, at `shift` in bytes of `vector`.
+/// Part of a quad's numbers: bits `from` on, masked by `mask`, stored at bit `shift` of the bytes of `vector`.
 struct Piece {
     vector: usize,
     shift: u32,
@@ -36,10 +36,10 @@ const fn piece(vector: usize, shift: u32, from: u32, bits: u32) -> Piece {
     Piece { vector, shift, from, mask: ((1 << bits) - 1) * 0x0101_0101 }
 }
 
-/// Where the eight quads of 32 inputs are.
+/// Positions of the eight quads of 32 inputs.
 pub(super) struct Fields([&'static [Piece]; 8]);
 
-/// Numbers of two bits, in two vectors.
+/// Layout of numbers of two bits, in two vectors.
 pub(super) const TWO_BITS: Fields = Fields([
     &[piece(0, 0, 0, 2)],
     &[piece(0, 2, 0, 2)],
@@ -51,7 +51,7 @@ pub(super) const TWO_BITS: Fields = Fields([
     &[piece(1, 6, 0, 2)],
 ]);
 
-/// Numbers of three bits, in three vectors.
+/// Layout of numbers of three bits, in three vectors.
 pub(super) const THREE_BITS: Fields = Fields([
     &[piece(0, 0, 0, 3)],
     &[piece(0, 3, 0, 3)],
@@ -63,7 +63,7 @@ pub(super) const THREE_BITS: Fields = Fields([
     &[piece(1, 6, 0, 2), piece(2, 7, 2, 1)],
 ]);
 
-/// Numbers of five bits, in five vectors.
+/// Layout of numbers of five bits, in five vectors.
 pub(super) const FIVE_BITS: Fields = Fields([
     &[piece(0, 0, 0, 5)],
     &[piece(1, 0, 0, 5)],
@@ -76,7 +76,7 @@ pub(super) const FIVE_BITS: Fields = Fields([
 ]);
 
 impl Fields {
-    /// Writes a lane's numbers into vectors that have zeros there.
+    /// Writes a lane's numbers into vectors that are zero there.
     pub(super) fn put(&self, vectors: &mut [u8], lane: usize, numbers: &Numbers) {
         for (pieces, quad) in self.0.iter().zip(numbers.as_chunks::<4>().0) {
             let quad = u32::from_le_bytes(*quad);
@@ -90,7 +90,7 @@ impl Fields {
         }
     }
 
-    /// The numbers of a lane.
+    /// Reads the numbers of a lane.
     pub(super) fn get(&self, vectors: &[u8], lane: usize) -> Numbers {
         let mut numbers = [0; 32];
         for (pieces, quad) in self.0.iter().zip(numbers.as_chunks_mut::<4>().0) {
@@ -105,30 +105,30 @@ impl Fields {
     }
 }
 
-/// Numbers of five bits as `Q5_0` and `Q5_1` have them in a file: 32 high bits, then half bytes, the low ones first.
+/// Numbers of five bits in a `Q5_0` or `Q5_1` block of a file: 32 high bits, then half bytes, low ones first.
 pub(super) fn q5_numbers(packed: &[u8]) -> Numbers {
     let (high, halves) = packed.split_at(4);
     std::array::from_fn(|i| halves[i % 16] >> (4 * (i / 16)) & 15 | (high[i / 8] >> (i % 8) & 1) << 4)
 }
 
-/// Those of the `part`-th 32 inputs of a `Q5_K` block.
+/// Numbers of five bits of the `part`-th 32 inputs of a `Q5_K` block.
 pub(super) fn q5k_numbers(block: &[u8], part: usize) -> Numbers {
     let (high, halves) = (&block[16..48], &block[48 + part / 2 * 32..][..32]);
     std::array::from_fn(|i| halves[i] >> (4 * (part % 2)) & 15 | (high[i] >> part & 1) << 4)
 }
 
-/// Numbers of two bits, of the `part`-th 32 of 256 inputs, as `Q2_K` and `Q3_K` have them in a file.
+/// Numbers of two bits of the `part`-th 32 of 256 inputs in a `Q2_K` or `Q3_K` block of a file.
 pub(super) fn two_bit_numbers(packed: &[u8], part: usize) -> Numbers {
     std::array::from_fn(|i| packed[part / 4 * 32 + i] >> (2 * (part % 4)) & 3)
 }
 
-/// Numbers of three bits, of the `part`-th 32 inputs of a `Q3_K` block.
+/// Numbers of three bits of the `part`-th 32 inputs of a `Q3_K` block.
 pub(super) fn q3k_numbers(block: &[u8], part: usize) -> Numbers {
     let low = two_bit_numbers(&block[32..96], part);
     std::array::from_fn(|i| low[i] | (block[i] >> part & 1) << 2)
 }
 
-/// The `part`-th scale of a `Q3_K` block: six bits, less 32.
+/// Scale of the `part`-th 16 inputs of a `Q3_K` block: six bits, less 32.
 pub(super) fn q3k_scale(block: &[u8], part: usize) -> i8 {
     let packed = &block[96..108];
     let low = packed[part % 8] >> (4 * (part / 8)) & 15;
@@ -136,7 +136,7 @@ pub(super) fn q3k_scale(block: &[u8], part: usize) -> i8 {
     (low | high << 4) as i8 - 32
 }
 
-/// The `part`-th scale of an `IQ4_XS` block: six bits, less 32.
+/// Scale of the `part`-th 32 inputs of an `IQ4_XS` block: six bits, less 32.
 pub(super) fn iq4xs_scale(block: &[u8], part: usize) -> i8 {
     let low = block[4 + part / 2] >> (4 * (part % 2)) & 15;
     let high = block[2 + part / 4] >> (2 * (part % 4)) & 3;

@@ -1,38 +1,39 @@
-//! How weights are laid out in memory: strips of sixteen outputs.
+//! Memory layout of weights: strips of 16 outputs.
 //!
-//! A matrix `[outputs, inputs]` is cut into strips of [`LANES`] rows, and a strip into blocks, each of which holds its
-//! scales and then its quantized values, interleaved by groups of four consecutive inputs:
+//! A matrix `[outputs, inputs]` is divided into strips of [`LANES`] rows, and each strip into blocks. A block holds its
+//! scales, then its quantized values, interleaved in groups of four consecutive inputs:
 //!
 //! ```text
 //! 64 bytes:  output 0: inputs 0 1 2 3 | output 1: inputs 0 1 2 3 | … | output 15: inputs 0 1 2 3
 //! ```
 //!
-//! so that one vector meets four activations in all sixteen outputs, a lane each, and no sum ever runs across
-//! lanes. A matrix is read from its first byte to its last without a gap: processors fetch ahead along a line, and
-//! where all scales of a strip stood before all its values, every strip cost them a new start (with 576 inputs half the
-//! speed). A strip takes the bytes of the file, plus what is said here:
+//! One vector thus multiplies four activations for all 16 outputs, one per lane, and no sum crosses lanes. A matrix is
+//! read sequentially without gaps, for the benefit of hardware prefetching. If all scales of a strip preceded all of
+//! its values, prefetching would restart with every strip (half the speed at 576 inputs). The size of a strip is that
+//! in the file, except as stated here:
 //!
-//! | | inputs | scales | values | bytes, in those of the file |
+//! | | inputs | scales | values | size relative to the file |
 //! |---|---|---|---|---|
-//! | `Q8_0` | 32 | 16 d; where they are f16, those of two blocks, then both blocks' values | 512 | 1 (1.06 where scales are f32) |
-//! | `Q4_0` | 32 | the same | 256; the low halves are inputs 0–15, the high ones 16–31 | 1 (1.11) |
+//! | `Q8_0` | 32 | 16 d; if stored as f16, those of two blocks, then the values of both | 512 | 1 (1.06 if scales are
+//! f32) |
+//! | `Q4_0` | 32 | as `Q8_0` | 256; low halves are inputs 0–15, high ones 16–31 | 1 (1.11) |
 //! | `Q4_1` | 32 | 16 d, 16 −m | 256, as `Q4_0` | 1 (1.2) |
 //! | `Q5_0` | 32 | as `Q4_0` | 320: five bits | 1 (1.09) |
 //! | `Q5_1` | 32 | 16 d, 16 −m | 320: five bits | 1 (1.17) |
 //! | `Q2_K` | 256 | 16 d, 16 dmin, 16 × 16 scales and minima | 1024: two bits | 1 (1.05) |
 //! | `Q3_K` | 256 | 16 d, 16 × 16 scales | 1536: three bits | 1.05 |
 //! | `Q4_K` | 256 | 16 d, 16 dmin, 8 × 16 scales, 8 × 16 minima | 2048 | 1.03 (1.06) |
-//! | `Q5_K` | 256 | the same | 2560: five bits | 1.02 (1.05) |
+//! | `Q5_K` | 256 | as `Q4_K` | 2560: five bits | 1.02 (1.05) |
 //! | `Q6_K` | 256 | 16 d, 16 × 16 scales | twice 512 of high pairs, 1024 of low halves | 1.01 |
 //! | `IQ4_NL` | 32 | as `Q4_0` | 256, as `Q4_0` | 1 (1.11) |
 //! | `IQ4_XS` | 256 | 16 d, 8 × 16 scales | 2048, as `Q4_0` | 1.03 |
 //! | `MXFP4` | 32 | 16 d, f32 | 256, as `Q4_0` | 1.18 |
 //! | F16, BF16, F32 | 1 | | 16 values | 1 |
 //!
-//! `fields` says where two, three and five bits are. The scales of `Q2_K` and `Q3_K` are in quads of parts, as values
-//! are in quads of inputs; a quad of `Q2_K` has its parts in the order 0, 2, 1, 3.
+//! The layout of two, three and five bits is in `fields`. The scales of `Q2_K` and `Q3_K` are grouped in quads of
+//! parts, like values in quads of inputs; a quad of `Q2_K` has its parts in the order 0, 2, 1, 3.
 //!
-//! The last strip of a matrix is filled up with zeros.
+//! The last strip of a matrix is padded with zeros.
 
 use half::{bf16, f16};
 
@@ -41,19 +42,19 @@ use super::fields::{
     FIVE_BITS, THREE_BITS, TWO_BITS, iq4xs_scale, q3k_numbers, q3k_scale, q5_numbers, q5k_numbers, two_bit_numbers,
 };
 
-/// Bytes of a block's scale in memory. Where the processor widens f16 in one instruction they stay f16.
+/// Size of a block's scale in memory, in bytes. Scales stay f16 where the processor converts f16 in one instruction.
 pub(super) const SCALE_BYTES: usize = if cfg!(target_arch = "x86_64") { 2 } else { 4 };
 
-/// The boundary on which strips, blocks and their values begin, in bytes.
+/// Alignment of strips, blocks and their values, in bytes.
 pub(super) const ALIGNMENT: usize = 64;
 
-/// What the half bytes of `IQ4_NL` and `IQ4_XS` stand for (`kvalues_iq4nl` of `ggml-common.h`).
+/// Values of the half bytes of `IQ4_NL` and `IQ4_XS` (`kvalues_iq4nl` of `ggml-common.h`).
 pub(super) const IQ4_VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
-/// What the half bytes of `MXFP4`, numbers of two bits of exponent and one of fraction, stand for: twice their value.
+/// Values of the half bytes of `MXFP4` (sign, two bits of exponent, one of fraction), times two.
 pub(super) const FP4_VALUES: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
-/// Element types, as kernels tell them apart.
+/// Element types that have kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     /// Blocks of 32: d, 32 signed bytes; w = d·q.
@@ -72,7 +73,7 @@ pub(crate) enum Format {
     Q3K,
     /// Blocks of 256: d, dmin, eight scales s and minima m of 6 bits, 256 half bytes; w = d·s·q − dmin·m.
     Q4K,
-    /// Blocks of 256: the same with 256 high bits before the half bytes.
+    /// Blocks of 256: as `Q4K`, with 256 high bits before the half bytes.
     Q5K,
     /// Blocks of 256: 256 values of 6 bits, sixteen signed scales s, d; w = d·s·(q − 32).
     Q6K,
@@ -82,18 +83,18 @@ pub(crate) enum Format {
     Iq4Xs,
     /// Blocks of 32: an exponent e, 32 half bytes; w = 2^(e − 128)·v(q), [`FP4_VALUES`].
     Mxfp4,
-    /// IEEE half precision.
+    /// Half precision (IEEE 16-bit float).
     F16,
-    /// The upper half of an f32.
+    /// Upper half of an f32 (bfloat16).
     Bf16,
-    /// IEEE single precision.
+    /// Single precision (IEEE 32-bit float).
     F32,
 }
 
-/// Blocks of 32 whose scales are neighbours, so that they fill a multiple of [`ALIGNMENT`].
+/// Number of blocks of 32 with adjacent scales, such that these fill a multiple of [`ALIGNMENT`].
 const SPAN: usize = ALIGNMENT / (LANES * SCALE_BYTES);
 
-/// Where a block is in a strip, in bytes.
+/// Position of a block in a strip, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BlockOffsets {
     pub(super) scales: usize,
@@ -101,7 +102,7 @@ pub(super) struct BlockOffsets {
 }
 
 impl Format {
-    /// All of them.
+    /// List of all formats.
     #[cfg(test)]
     pub(crate) const ALL: [Self; 16] = [
         Self::Q8_0,
@@ -122,7 +123,7 @@ impl Format {
         Self::F32,
     ];
 
-    /// Weights of a block, and bytes of one in a file.
+    /// Number of weights in a block, and its size in a file in bytes.
     pub(crate) const fn block(self) -> (usize, usize) {
         match self {
             Self::Q8_0 => (32, 34),
@@ -142,13 +143,13 @@ impl Format {
         }
     }
 
-    /// Bytes of a row in a file.
+    /// Size of a row in a file, in bytes.
     pub(crate) const fn row_bytes(self, inputs: usize) -> usize {
         let (len, bytes) = self.block();
         inputs / len * bytes
     }
 
-    /// Bytes of a strip of `inputs` inputs, a multiple of the block's length; a multiple of [`ALIGNMENT`].
+    /// Size of a strip in bytes, a multiple of [`ALIGNMENT`]. `inputs` must be a multiple of the block length.
     pub(super) const fn strip_bytes(self, inputs: usize) -> usize {
         match inputs / self.block().0 {
             0 => 0,
@@ -156,7 +157,7 @@ impl Format {
         }
     }
 
-    /// Where the `block`-th block of a strip is.
+    /// Position of a block in a strip.
     #[allow(clippy::modulo_one, reason = "where scales are f32, a span is one block")]
     #[inline(always)]
     pub(super) const fn offsets(self, block: usize) -> BlockOffsets {
@@ -179,7 +180,7 @@ impl Format {
         }
     }
 
-    /// Bytes of an output's scales in a block.
+    /// Size in bytes of an output's scales in a block.
     const fn scale_bytes(self) -> usize {
         match self {
             Self::Q8_0 | Self::Q4_0 | Self::Q5_0 | Self::Iq4Nl => SCALE_BYTES,
@@ -192,7 +193,7 @@ impl Format {
         }
     }
 
-    /// Bytes of the values of a block of sixteen outputs.
+    /// Size in bytes of the values in a block of 16 outputs.
     pub(super) const fn values_bytes(self) -> usize {
         LANES
             * match self {
@@ -209,9 +210,9 @@ impl Format {
             }
     }
 
-    /// Brings rows as they are in a file, up to sixteen of them, into `strip`, which is zero.
+    /// Packs up to 16 rows of a file into `strip`, which must be zero.
     ///
-    /// `sign_flips` is what the instruction set wants xor'ed to each four signed bytes.
+    /// `sign_flips` is the instruction set's mask to xor to four signed bytes.
     pub(super) fn pack(self, rows: &[u8], inputs: usize, sign_flips: u32, strip: &mut [u8]) {
         let (_, block_bytes) = self.block();
         for (lane, row) in rows.chunks_exact(self.row_bytes(inputs)).enumerate() {
@@ -307,7 +308,7 @@ impl Format {
         }
     }
 
-    /// One row of a strip as f32, `inputs` of them.
+    /// Unpacks one row of a strip to f32, `inputs` of them.
     pub(super) fn widen(self, strip: &[u8], lane: usize, sign_flips: u32, out: &mut [f32]) {
         for (index, out) in out.chunks_exact_mut(self.block().0).enumerate() {
             let offsets = self.offsets(index);
@@ -432,10 +433,10 @@ pub(super) fn q4k_part(packed: &[u8], part: usize) -> (u8, u8) {
     (low & 15 | high.0 << 4, low >> 4 | high.1 << 4)
 }
 
-/// The sign of an f16, in its second byte.
+/// Sign bit of an f16, in its second byte.
 const SIGN: u8 = 0x80;
 
-/// 2^(exponent − 128), as `MXFP4` scales twice its values. Exact: two of them are subnormal.
+/// Scale of an `MXFP4` block for doubled values: 2^(exponent − 128). Exact; two of the results are subnormal.
 fn power_of_two(exponent: u8) -> f32 {
     f32::from_bits(match exponent {
         0 | 1 => 0x0020_0000 << exponent,
@@ -443,19 +444,19 @@ fn power_of_two(exponent: u8) -> f32 {
     })
 }
 
-/// Gives each element what `weight` makes of its number.
+/// Sets each element to `weight` of its number.
 fn put_each(out: &mut [f32], numbers: &[u8], weight: impl Fn(f32) -> f32) {
     for (out, &number) in out.iter_mut().zip(numbers) {
         *out = weight(number.into());
     }
 }
 
-/// The `i`-th of 32 half bytes of a lane, as `Q4_0` has them.
+/// Half byte `i` of 32 of a lane, in the layout of `Q4_0`.
 fn half_byte(values: &[u8], lane: usize, i: usize) -> u8 {
     byte(values, 0, lane, i % 16) >> (4 * (i / 16)) & 15
 }
 
-/// Writes the `index`-th scale, an f16 of the file.
+/// Stores the scale at `index`, given as an f16 of the file.
 fn put_scale(scales: &mut [u8], index: usize, half: [u8; 2]) {
     let at = index * SCALE_BYTES;
     match SCALE_BYTES {
@@ -472,7 +473,7 @@ fn scale(scales: &[u8], index: usize) -> f32 {
     }
 }
 
-/// Writes `bytes` as quads from the `first` on, in their lane.
+/// Stores `bytes` as quads of a lane, starting at quad `first`.
 fn put_quads(values: &mut [u8], first: usize, lane: usize, bytes: &[u8], flips: u32) {
     for (quad, bytes) in bytes.as_chunks::<4>().0.iter().enumerate() {
         let at = 4 * ((first + quad) * LANES + lane);
@@ -480,7 +481,7 @@ fn put_quads(values: &mut [u8], first: usize, lane: usize, bytes: &[u8], flips: 
     }
 }
 
-/// The `index`-th byte of a lane, counted from quad `first`.
+/// Byte `index` of a lane, counted from quad `first`.
 fn byte(values: &[u8], first: usize, lane: usize, index: usize) -> u8 {
     values[4 * ((first + index / 4) * LANES + lane) + index % 4]
 }

@@ -1,30 +1,30 @@
-//! A head's part of a page of the KV cache: keys and values of [`PAGE_TOKENS`] tokens, and attention's products with
-//! them.
+//! Part of a KV cache page that belongs to one head: keys and values of [`PAGE_TOKENS`] tokens, and attention's
+//! products with them.
 //!
-//! Products with a page have a number for each token or for each element of a head. Sixteen of these lie side by side,
-//! as they are computed, so that a page is read from its beginning to its end: by strides, memory gives half as much.
+//! Products with a page give one number per token or per element of a head. Sixteen of these are adjacent in memory, in
+//! order of computation, so a page is read sequentially. Strided reads reach half of the memory bandwidth.
 //!
 //! ```text
 //! keys     [2 blocks of tokens, head_dim, 16 tokens]
-//! values   [head_dim / 16 blocks of elements, PAGE_TOKENS, 16 elements], behind them [PAGE_TOKENS, elements left over]
+//! values   [head_dim / 16 blocks of elements, PAGE_TOKENS, 16 elements], then [PAGE_TOKENS, elements left over]
 //! ```
 
 use std::ops::Range;
 
 use super::memory::prefetch;
 
-/// The number of tokens in a page of a [`KvCache`](crate::KvCache).
+/// Number of tokens in a page of a [`KvCache`](crate::KvCache).
 pub const PAGE_TOKENS: usize = 32;
 
-/// Tokens, or elements, of a block.
+/// Number of tokens, or elements, in a block.
 const BLOCK: usize = 16;
 
-/// Numbers of a head of so many elements in a page.
+/// Number of f32 values in a page for a head of `head_dim` elements.
 pub(crate) const fn len(head_dim: usize) -> usize {
     2 * head_dim * PAGE_TOKENS
 }
 
-/// Puts a token's key and value, `[head_dim]` each, into its place.
+/// Stores the key and value of a token, `[head_dim]` each.
 pub(crate) fn store(page: &mut [f32], token: usize, key: &[f32], value: &[f32]) {
     let head_dim = key.len();
     let (keys, values) = page.split_at_mut(head_dim * PAGE_TOKENS);
@@ -41,11 +41,11 @@ pub(crate) fn store(page: &mut [f32], token: usize, key: &[f32], value: &[f32]) 
     behind[token * rest.len()..][..rest.len()].copy_from_slice(rest);
 }
 
-/// Blocks of BLOCK numbers.
+/// Slice of blocks of BLOCK numbers.
 type Blocks<'p> = &'p [[f32; BLOCK]];
 
-/// q·k_t of N queries for every token, each summed over the elements in order. LANES tokens at a time of each of BLOCKS
-/// blocks. `ahead` is read next.
+/// Computes q·k_t of N queries for every token, each summed over the elements in order. Sums LANES tokens of BLOCKS
+/// blocks at a time. `ahead` is prefetched.
 pub(super) fn scores<const N: usize, const BLOCKS: usize, const LANES: usize>(
     queries: [&[f32]; N],
     page: &[f32],
@@ -80,8 +80,8 @@ pub(super) fn scores<const N: usize, const BLOCKS: usize, const LANES: usize>(
     scores
 }
 
-/// `context += Σ_t weights[t] · v_t` of N queries, in order: of each over so many of the first tokens, whatever lies
-/// behind them. LANES elements at a time of each of BLOCKS blocks. `ahead` is read next.
+/// Computes `context += Σ_t weights[t] · v_t` of N queries, in order. Query i sums over its first `tokens[i]` tokens
+/// and ignores later ones. Sums LANES elements of BLOCKS blocks at a time. `ahead` is prefetched.
 pub(super) fn weighted_sums<const N: usize, const BLOCKS: usize, const LANES: usize>(
     weights: &[[f32; PAGE_TOKENS]; N],
     tokens: [usize; N],
@@ -105,7 +105,7 @@ pub(super) fn weighted_sums<const N: usize, const BLOCKS: usize, const LANES: us
         (values, first) = (behind, first + BLOCK);
     }
     for ((context, weights), tokens) in contexts.iter_mut().zip(weights).zip(tokens) {
-        // What only some see; nobody's sum may depend on what it does not see.
+        // Tokens that only some queries see: a sum must not depend on tokens that its query does not see.
         if tokens > common {
             let blocks = page[head_dim * PAGE_TOKENS..].as_chunks::<BLOCK>().0.chunks_exact(PAGE_TOKENS);
             for (block, values) in blocks.take(head_dim / BLOCK).enumerate() {
@@ -121,7 +121,7 @@ pub(super) fn weighted_sums<const N: usize, const BLOCKS: usize, const LANES: us
     }
 }
 
-/// The same over some tokens, of elements from `first` on, in whole blocks.
+/// Adds the tokens in a range to elements from `first` on, in whole blocks.
 #[inline]
 fn add_blocks<const N: usize, const BLOCKS: usize, const LANES: usize>(
     weights: &[[f32; PAGE_TOKENS]; N],

@@ -1,7 +1,7 @@
-//! The choice of an instruction set: here and nowhere else.
+//! Choice of the instruction set.
 //!
-//! A build for browsers has the kernels that it can choose, and no others: the portable ones alone would be a tenth of
-//! what a page fetches. Its tests have all.
+//! No other module makes this choice. A build for browsers only has the kernels that it can choose, because the
+//! portable ones alone would be a tenth of the download. Test builds have all kernels.
 
 use std::sync::OnceLock;
 
@@ -12,16 +12,16 @@ use super::{
     rounded::{QuadForm, Wanted},
 };
 
-/// An instruction set that has kernels.
+/// Instruction set with kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Isa {
-    /// x86-64 with AVX-512 F, BW, VL and VNNI.
+    /// AVX-512 on x86-64, with F, BW, VL and VNNI.
     #[cfg(target_arch = "x86_64")]
     Avx512,
-    /// x86-64 with AVX2 and F16C.
+    /// AVX2 on x86-64, with F16C.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// WebAssembly with relaxed SIMD, where it has an instruction for the dot product of four bytes.
+    /// WebAssembly with relaxed SIMD, if it has an instruction for the dot product of four bytes.
     #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
     RelaxedDot,
     /// WebAssembly with relaxed SIMD.
@@ -30,15 +30,15 @@ pub(crate) enum Isa {
     /// WebAssembly with SIMD.
     #[cfg(all(target_feature = "simd128", any(test, not(target_feature = "relaxed-simd"))))]
     Simd128,
-    /// aarch64 with dot products of bytes.
+    /// NEON on aarch64, with dot products of bytes.
     #[cfg(target_arch = "aarch64")]
     Neon,
-    /// None in particular.
+    /// Portable kernels, without special instructions.
     #[cfg(any(test, not(target_feature = "simd128")))]
     Portable,
 }
 
-/// What the kernels of an instruction set say of themselves.
+/// Properties of an instruction set's kernels.
 struct Facts {
     name: &'static str,
     sign_flips: u32,
@@ -54,7 +54,7 @@ impl Facts {
 }
 
 impl Isa {
-    /// The one that this process uses: the fastest that the processor has, unless `OUTRIDER_ISA` names another.
+    /// Instruction set of this process: the fastest that the processor supports, unless `OUTRIDER_ISA` names another.
     pub(crate) fn current() -> Self {
         static CHOICE: OnceLock<Isa> = OnceLock::new();
         *CHOICE.get_or_init(|| {
@@ -63,17 +63,17 @@ impl Isa {
         })
     }
 
-    /// The one that `OUTRIDER_ISA` names, if it is set.
+    /// Instruction set that `OUTRIDER_ISA` names, if it is set.
     ///
     /// # Errors
-    /// What it says instead, if that is no instruction set of this processor.
+    /// Value of the variable, if it does not name an instruction set of this processor.
     pub(crate) fn named() -> Result<Option<Self>, String> {
         let Some(name) = std::env::var_os("OUTRIDER_ISA").filter(|name| !name.is_empty()) else { return Ok(None) };
         let known = Self::available().into_iter().find(|isa| name == isa.name());
         known.map(Some).ok_or_else(|| name.to_string_lossy().into_owned())
     }
 
-    /// Those that this processor can run, the fastest first.
+    /// Instruction sets that this processor supports, fastest first.
     #[allow(clippy::vec_init_then_push, reason = "what is pushed differs from target to target")]
     pub(crate) fn available() -> Vec<Self> {
         let mut available = Vec::new();
@@ -92,7 +92,7 @@ impl Isa {
         }
         #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
         {
-            // Both run everywhere.
+            // Both run on every engine with relaxed SIMD.
             available.extend([Self::Relaxed, Self::RelaxedDot]);
             if dot_is_one_instruction() {
                 available.swap(0, 1);
@@ -128,22 +128,22 @@ impl Isa {
         }
     }
 
-    /// What it is called.
+    /// Name as in `OUTRIDER_ISA`.
     pub(crate) const fn name(self) -> &'static str {
         self.facts().name
     }
 
-    /// What has to be xor'ed to four signed bytes when they are packed.
+    /// Mask to xor to four signed bytes when they are packed.
     pub(super) const fn sign_flips(self) -> u32 {
         self.facts().sign_flips
     }
 
-    /// The most rows that a kernel computes together.
+    /// Maximum number of rows that a kernel computes at a time.
     pub(super) const fn rows(self) -> usize {
         self.facts().rows
     }
 
-    /// How `format` wants activations; none if as they are.
+    /// Form of activations for `format`; `None` if they are not rounded.
     pub(super) fn wanted(self, format: Format) -> Option<Wanted> {
         let Facts { form, small_form, sign_flips, .. } = self.facts();
         Wanted::of(format, form, small_form, sign_flips)
@@ -152,7 +152,8 @@ impl Isa {
     /// Computes a product with `rows` rows, at most [`rows`](Self::rows).
     ///
     /// # Safety
-    /// The processor has the instruction set; the product's pointers are valid for its format, inputs and rows.
+    /// The processor must support the instruction set; the product's pointers must be valid for its format, inputs and
+    /// rows.
     #[allow(unsafe_code, reason = "see above")]
     pub(super) unsafe fn run(self, product: &Product, rows: usize) {
         // SAFETY: promised by the caller.
@@ -190,7 +191,7 @@ use super::wasm_products::{Relaxed, RelaxedDot, dot_is_one_instruction};
 #[cfg(target_arch = "x86_64")]
 use super::{avx2::Avx2, avx512::Avx512};
 
-/// A function that has a kernel for each number of rows, compiled for an instruction set.
+/// Defines a function that is compiled for an instruction set and has a kernel for each number of rows.
 macro_rules! runner {
     ($(#[$attribute:meta])* $name:ident, $lanes:ty, [$($rows:literal)*]) => {
         $(#[$attribute])*

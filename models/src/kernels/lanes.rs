@@ -1,105 +1,105 @@
-//! What an instruction set has to offer: vectors of sixteen lanes, one output each.
+//! Interface to an instruction set: vectors of 16 lanes, one output each.
 
 use super::rounded::QuadForm;
 
-/// The operations from which [`products`](super::products) are made.
+/// Operations from which [`products`](super::products) are built.
 ///
-/// Floating-point operations are the IEEE ones, never fused, and integer ones are exact, so that every implementation
-/// gives the same bits.
+/// Floating-point operations are those of IEEE 754, never fused, and integer operations are exact. All implementations
+/// therefore give the same bits.
 ///
 /// # Safety
-/// All functions may be called on processors that have the instruction set only; pointers must be valid for what
-/// is read or written. They are inlined into a function for which the instruction set is enabled.
+/// Functions may only be called on processors that support the instruction set, and pointers must be valid for all
+/// bytes read or written. They are inlined into a function for which the instruction set is enabled.
 #[allow(unsafe_code, reason = "instructions that a processor may lack, and raw reads")]
 pub(super) trait Lanes {
     /// Sixteen sums of 32 bits.
     type Ints: Copy;
     /// Partial sums of products with small numbers.
     type Smalls: Copy;
-    /// Sixteen f32.
+    /// Sixteen values of f32.
     type Floats: Copy;
-    /// Four weights for each of sixteen outputs.
+    /// Four weights for each of 16 outputs.
     type Weights: Copy;
-    /// Four numbers of up to five bits for each of sixteen outputs.
+    /// Four numbers of up to five bits for each of 16 outputs.
     type Halves: Copy;
-    /// 64 bytes, four for each of sixteen outputs.
+    /// Vector of 64 bytes, four for each of 16 outputs.
     type Bytes: Copy;
-    /// A number of eight bits for each of sixteen outputs, to multiply partial sums by.
+    /// Factor of eight bits for each of 16 outputs, for partial sums.
     type Factors: Copy;
 
-    /// The form of activations that [`dot`](Self::dot) takes.
+    /// Form of activations for [`dot`](Self::dot).
     const FORM: QuadForm;
-    /// The form of activations that [`dot_halves`](Self::dot_halves) takes.
+    /// Form of activations for [`dot_halves`](Self::dot_halves).
     const SMALL_FORM: QuadForm;
-    /// What has to be xor'ed to four signed bytes when they are packed, for [`signed`](Self::signed).
+    /// Mask to xor to four signed bytes when they are packed for [`signed`](Self::signed).
     const SIGN_FLIPS: u32;
-    /// The most rows that a kernel computes together.
+    /// Maximum number of rows that a kernel computes at a time.
     const ROWS: usize;
-    /// Whether the quads of a block are better computed without a loop.
+    /// True if the loop over the quads of a block should be unrolled.
     const UNROLL: bool;
 
-    /// `start` in every lane.
+    /// Sets every lane to `start`.
     unsafe fn ints(start: i32) -> Self::Ints;
-    /// 64 signed bytes, packed with [`SIGN_FLIPS`](Self::SIGN_FLIPS).
+    /// Loads 64 signed bytes, packed with [`SIGN_FLIPS`](Self::SIGN_FLIPS).
     unsafe fn signed(weights: *const u8) -> Self::Weights;
-    /// 64 numbers of six bits: `low >> LOW & 15 | (high >> HIGH & 3) << 4`, LOW 0 or 4, HIGH 0, 2, 4 or 6.
+    /// Loads 64 numbers of six bits: `low >> LOW & 15 | (high >> HIGH & 3) << 4`, LOW 0 or 4, HIGH 0, 2, 4 or 6.
     unsafe fn six_bits<const LOW: i32, const HIGH: i32>(low: *const u8, high: *const u8) -> Self::Weights;
-    /// Adds each output's products with the quad at `x`, words `g` apart.
+    /// Adds to each output its products with the quad at `x`, whose words are `g` apart.
     unsafe fn dot(sums: Self::Ints, weights: Self::Weights, x: *const u32, g: usize) -> Self::Ints;
 
-    /// The low halves of 64 bytes, and the high halves.
+    /// Loads the low halves of 64 bytes, and the high halves.
     unsafe fn halves(weights: *const u8) -> (Self::Halves, Self::Halves);
-    /// What sums start from: with q the largest number of n quads, |start| + 254·n·q < 2¹⁵ in units of
-    /// [`SMALL_FORM`](Self::SMALL_FORM), so eight quads of half bytes from 0, four of five bits, or 16 inputs of three
-    /// bits with their bias.
+    /// Sets partial sums to `start`. They must stay in 16 bits: |start| + 254·n·q < 2¹⁵ for n quads of numbers up to q,
+    /// in units of [`SMALL_FORM`](Self::SMALL_FORM). This allows eight quads of half bytes from 0, four of five bits,
+    /// or 16 inputs of three bits with their bias.
     unsafe fn smalls(start: i32) -> Self::Smalls;
-    /// Adds each output's products with the quad at `x`, words `g` apart.
+    /// Adds to each output its products with the quad at `x`, whose words are `g` apart.
     unsafe fn dot_halves(sums: Self::Smalls, weights: Self::Halves, x: *const u32, g: usize) -> Self::Smalls;
-    /// The sums, added to `ints`.
+    /// Adds partial sums to `ints`.
     unsafe fn finish(sums: Self::Smalls, ints: Self::Ints) -> Self::Ints;
-    /// The sums times their output's factor, added to `ints`.
+    /// Adds partial sums, times their output's factor, to `ints`.
     unsafe fn finish_scaled(sums: Self::Smalls, factors: Self::Factors, ints: Self::Ints) -> Self::Ints;
 
-    /// 64 bytes as they are.
+    /// Loads 64 bytes unchanged.
     unsafe fn bytes(from: *const u8) -> Self::Bytes;
-    /// `byte >> SHIFT & MASK` of each, SHIFT 0 to 7.
+    /// Computes `byte >> SHIFT & MASK` of each byte, SHIFT 0 to 7.
     unsafe fn field<const SHIFT: u32, const MASK: u8>(bytes: Self::Bytes) -> Self::Bytes;
-    /// `a | b`
+    /// Computes the bitwise `a | b`.
     unsafe fn or(a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
-    /// The entry of `table` that each byte, 0 to 15, names.
+    /// Looks up each byte, 0 to 15, in `table`.
     unsafe fn lookup(bytes: Self::Bytes, table: &[i8; 16]) -> Self::Bytes;
-    /// Numbers of up to five bits.
+    /// Converts bytes to numbers of up to five bits.
     unsafe fn small(bytes: Self::Bytes) -> Self::Halves;
-    /// Signed bytes, packed without [`SIGN_FLIPS`](Self::SIGN_FLIPS).
+    /// Converts signed bytes, packed without [`SIGN_FLIPS`](Self::SIGN_FLIPS), to weights.
     unsafe fn weights(bytes: Self::Bytes) -> Self::Weights;
-    /// The signed byte `BYTE`, 0 to 3, of each output's four.
+    /// Selects the signed byte `BYTE`, 0 to 3, of each output's four.
     unsafe fn factors<const BYTE: usize>(bytes: Self::Bytes) -> Self::Factors;
-    /// Of each output's four unsigned bytes, the even ones (`ODD` 0) or the odd ones (1), times the two 16-bit numbers
-    /// at `x`, added up. In units of 1, whatever the forms are.
+    /// Multiplies the even (`ODD` 0) or odd (1) ones of each output's four unsigned bytes with the two 16-bit numbers
+    /// at `x`, and adds the products. The unit is 1 in every form.
     unsafe fn dot_pair<const ODD: usize>(bytes: Self::Bytes, x: *const i32) -> Self::Ints;
 
-    /// The nearest f32 of each sum.
+    /// Converts each sum to the nearest f32.
     unsafe fn to_floats(sums: Self::Ints) -> Self::Floats;
-    /// Scales as [`format`](super::format) stores them.
+    /// Loads scales as stored by [`format`](super::format).
     unsafe fn scales(scales: *const u8) -> Self::Floats;
-    /// Sixteen f16.
+    /// Loads sixteen f16 values.
     unsafe fn f16(values: *const u8) -> Self::Floats;
-    /// Sixteen bf16.
+    /// Loads sixteen bf16 values.
     unsafe fn bf16(values: *const u8) -> Self::Floats;
-    /// Sixteen f32.
+    /// Loads sixteen f32 values.
     unsafe fn f32(values: *const u8) -> Self::Floats;
-    /// Sixteen unsigned bytes.
+    /// Loads sixteen unsigned bytes.
     unsafe fn unsigned_bytes(values: *const u8) -> Self::Floats;
-    /// Sixteen signed bytes.
+    /// Loads sixteen signed bytes.
     unsafe fn signed_bytes(values: *const u8) -> Self::Floats;
-    /// `x` in every lane.
+    /// Sets every lane to `x`.
     unsafe fn splat(x: f32) -> Self::Floats;
-    /// a + b
+    /// Computes the sum a + b.
     unsafe fn add(a: Self::Floats, b: Self::Floats) -> Self::Floats;
-    /// a − b
+    /// Computes the difference a − b.
     unsafe fn sub(a: Self::Floats, b: Self::Floats) -> Self::Floats;
-    /// a · b
+    /// Computes the product a · b.
     unsafe fn mul(a: Self::Floats, b: Self::Floats) -> Self::Floats;
-    /// Writes sixteen f32.
+    /// Stores sixteen f32 values.
     unsafe fn store(x: Self::Floats, to: *mut f32);
 }

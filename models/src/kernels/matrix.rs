@@ -1,4 +1,4 @@
-//! A matrix of weights in strips.
+//! Weight matrix in strips.
 
 use std::{collections::TryReserveError, ops::Range};
 
@@ -10,7 +10,7 @@ use super::{
     rounded::{RoundedRows, Wanted},
 };
 
-/// A matrix `[outputs, inputs]` in strips of sixteen outputs; `super::format` says how.
+/// Matrix `[outputs, inputs]` in strips of 16 outputs, laid out by [`format`](super::format).
 pub(crate) struct Matrix {
     lines: Lines,
     format: Format,
@@ -21,22 +21,22 @@ pub(crate) struct Matrix {
 }
 
 impl Matrix {
-    /// A matrix of zeros that rows are to be pushed to. `inputs` is a multiple of the format's block length.
+    /// Creates an empty matrix. `inputs` must be a multiple of the format's block length.
     pub(crate) fn new(format: Format, inputs: usize, isa: Isa) -> Self {
         assert!(inputs.is_multiple_of(format.block().0));
         Self { lines: Lines::default(), format, strip_bytes: format.strip_bytes(inputs), isa, outputs: 0, inputs }
     }
 
-    /// Makes room for `outputs` more outputs, without room to spare.
+    /// Reserves exactly `outputs` more outputs.
     ///
     /// # Errors
-    /// If the allocator does not have the memory.
+    /// Fails if there is not enough memory.
     pub(crate) fn try_reserve(&mut self, outputs: usize, arena: &mut Arena) -> Result<(), TryReserveError> {
         let strips = (self.outputs + outputs).div_ceil(LANES) - self.outputs / LANES;
         self.lines.try_reserve(strips * (self.strip_bytes / ALIGNMENT), arena)
     }
 
-    /// Appends a strip: up to sixteen rows as they are in a file. Only the last strip has fewer.
+    /// Appends a strip: up to 16 rows as stored in a file. Only the last strip may have fewer.
     pub(crate) fn push_strip(&mut self, rows: &[u8]) {
         let count = rows.len() / self.format.row_bytes(self.inputs);
         assert!(count <= LANES && self.outputs.is_multiple_of(LANES), "strips are whole but for the last");
@@ -45,38 +45,37 @@ impl Matrix {
         self.outputs += count;
     }
 
-    /// Outputs so far.
+    /// Number of outputs pushed so far.
     pub(crate) fn outputs(&self) -> usize {
         self.outputs
     }
 
-    /// Inputs of each.
+    /// Number of inputs per output.
     pub(crate) fn inputs(&self) -> usize {
         self.inputs
     }
 
-    /// One row of weights as f32.
+    /// Unpacks one row of weights to f32.
     pub(crate) fn widen_row(&self, index: usize, out: &mut [f32]) {
         let strip = &self.lines.bytes()[index / LANES * self.strip_bytes..][..self.strip_bytes];
         self.format.widen(strip, index % LANES, self.isa.sign_flips(), out);
     }
 
-    /// Bytes that computing one strip reads.
+    /// Number of bytes read to compute one strip.
     pub(super) fn strip_bytes(&self) -> usize {
         self.strip_bytes
     }
 
-    /// How activations are to be rounded for [`strips`](Self::strips), and how many rows a group has; none if not at
-    /// all.
+    /// Form of activations for [`strips`](Self::strips), and number of rows per group; `None` if they are not rounded.
     pub(super) fn wanted(&self) -> Option<(Wanted, usize)> {
         Some((self.isa.wanted(self.format)?, self.isa.rows()))
     }
 
-    /// Computes the outputs of some strips, `[rows, inputs]` · `[16 · strips, inputs]`ᵀ. `rounded` has the rows of `x`
-    /// if [`wanted`](Self::wanted) says so.
+    /// Computes the outputs of some strips, `[rows, inputs]` · `[16 · strips, inputs]`ᵀ. `rounded` holds the rows of
+    /// `x` in the form of [`wanted`](Self::wanted), if that is not `None`.
     ///
     /// # Safety
-    /// `out` points to `[rows, outputs]` elements, of which nobody else uses those of these strips.
+    /// `out` must point to `[rows, outputs]` elements. No other thread may access those of these strips.
     #[allow(unsafe_code, reason = "see above")]
     pub(super) unsafe fn strips(
         &self,
@@ -100,9 +99,9 @@ impl Matrix {
                 Some((rounded, wanted)) => Rows::Rounded(rounded.group(first, *inputs, wanted)),
                 None => Rows::Plain { first: x[first * inputs..].as_ptr(), stride: *inputs },
             };
-            // SAFETY: the strips were packed for this format and number of inputs; there are `count` rows behind the
-            // pointers in `rows`; row r's outputs from `first_output` on are in `out`, and nobody else uses them; a
-            // matrix is made only for an instruction set that is available.
+            // SAFETY: the strips were packed for this format and number of inputs; the pointers in `rows` are valid for
+            // `count` rows; row r's outputs from `first_output` on are in `out`, and no other thread accesses them; a
+            // matrix is only created for an available instruction set.
             unsafe {
                 let product = Product {
                     format: *format,

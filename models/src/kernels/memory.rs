@@ -1,9 +1,9 @@
-//! Memory in huge pages, for what a forward pass reads: weights and KV caches. With pages of 4 KiB a processor looks
-//! one up for every sixty-four lines that it reads. On the virtual machine where it was measured, a one-row pass of
-//! 135M Q8_0 took 1.6 times as long with pages of 4 KiB.
+//! Memory in huge pages, for weights and KV caches. With pages of 4 KiB, a processor translates an address for every 64
+//! cache lines it reads. On the virtual machine of the measurement, a one-row pass of 135M Q8_0 took 1.6 times as long
+//! with pages of 4 KiB.
 //!
-//! A system makes huge pages (2 MiB) of memory that lies on their boundaries and is one allocation. Most matrices, and
-//! most pages of KV caches, are smaller than that: several of them share a [`Slab`].
+//! Systems back aligned memory of a single allocation with huge pages (2 MiB). Most matrices and KV cache pages are
+//! smaller than that, so several of them share a [`Slab`].
 
 use std::{
     collections::TryReserveError,
@@ -14,30 +14,30 @@ use std::{
 
 use super::format::ALIGNMENT;
 
-/// A huge page, where there are any.
+/// Size of a huge page in bytes.
 const HUGE: usize = 2 << 20;
-/// Slabs of so many bytes begin with a huge page; it would be too large a share of smaller ones.
+/// Size in bytes from which slabs are aligned to huge pages. For smaller ones the padding would be too large.
 pub(super) const ALIGNED: usize = 8 * HUGE;
-/// Where memory begins at least: on a cache line.
+/// Minimum alignment: a cache line.
 const LINE: usize = ALIGNMENT;
-/// Whether systems give huge pages to those who ask.
+/// True if the system gives huge pages on request.
 pub(super) const HAS_HUGE_PAGES: bool = cfg!(target_os = "linux");
-/// Matrices of more have memory of their own, which is mostly huge pages.
+/// Size in bytes above which a matrix gets its own allocation, which is mostly huge pages.
 const SHARED_BYTES: usize = 8 << 20;
-/// Bytes of a slab that matrices share.
+/// Size in bytes of a slab that matrices share.
 const SLAB_BYTES: usize = 64 << 20;
 
-/// Memory that has been allocated at once, and is freed at once. Nothing in it has been written at first. A system
-/// gives memory when it is written, so that of a new process costs nothing before it is used.
+/// Single allocation, uninitialized at first. Systems commit memory on the first write, so an unused slab costs
+/// nothing.
 #[derive(Debug)]
 pub(super) struct Slab {
     memory: NonNull<u8>,
     capacity: usize,
-    /// Where its first line or huge page begins.
+    /// Offset of the first cache line or huge page.
     offset: usize,
 }
 
-// SAFETY: a slab does not touch its memory; each part of it has one owner.
+// SAFETY: a slab does not access its memory; each part of it has one owner.
 #[allow(unsafe_code, reason = "a pointer to memory that is divided among owners")]
 unsafe impl Send for Slab {}
 // SAFETY: as above.
@@ -45,7 +45,7 @@ unsafe impl Send for Slab {}
 unsafe impl Sync for Slab {}
 
 impl Slab {
-    /// One of at least so many bytes.
+    /// Allocates a slab of at least `bytes` bytes.
     pub(super) fn new(bytes: usize) -> Result<Self, TryReserveError> {
         let boundary = if HAS_HUGE_PAGES && bytes >= ALIGNED { HUGE } else { LINE };
         let mut memory = Vec::<u8>::new();
@@ -53,16 +53,16 @@ impl Slab {
         prefer_huge(memory.spare_capacity_mut());
         let mut memory = ManuallyDrop::new(memory);
         let capacity = memory.capacity();
-        // A vector's pointer is never null.
+        // The pointer of a vector is never null.
         let memory = NonNull::new(memory.as_mut_ptr()).unwrap_or(NonNull::dangling());
         let offset = memory.addr().get().next_multiple_of(boundary) - memory.addr().get();
         Ok(Self { memory, capacity, offset })
     }
 
-    /// The address so many bytes behind its beginning, which are no more than it has.
+    /// Address at offset `bytes`, which must not exceed the size.
     pub(super) fn at(&self, bytes: usize) -> NonNull<u8> {
         assert!(bytes <= self.capacity - self.offset);
-        // SAFETY: it has so many bytes.
+        // SAFETY: the allocation has at least this many bytes.
         #[allow(unsafe_code, reason = "an address within an allocation")]
         unsafe {
             self.memory.add(self.offset + bytes)
@@ -72,17 +72,16 @@ impl Slab {
 
 impl Drop for Slab {
     fn drop(&mut self) {
-        // SAFETY: `new` took it from a vector of nothing with this capacity.
+        // SAFETY: `new` took the pointer from an empty vector with this capacity.
         #[allow(unsafe_code, reason = "what was leaked is given back")]
         drop(unsafe { Vec::from_raw_parts(self.memory.as_ptr(), 0, self.capacity) });
     }
 }
 
-/// Asks the system to back memory that has not been touched with huge pages. A wish: nothing depends on its being
-/// granted.
+/// Asks the system to back untouched memory with huge pages. This is a hint: correctness does not depend on it.
 #[cfg(target_os = "linux")]
 fn prefer_huge(memory: &mut [MaybeUninit<u8>]) {
-    /// Of every system that this runs on, or a divisor of it; where it is not, the system refuses.
+    /// Page size of the supported systems, or a divisor of it. If it is neither, the system rejects the call.
     const PAGE: usize = 4096;
     let range = memory.as_mut_ptr_range();
     let start = range.start.addr().next_multiple_of(PAGE);
@@ -96,17 +95,17 @@ fn prefer_huge(memory: &mut [MaybeUninit<u8>]) {
     }
 }
 
-/// Elsewhere the system does as it likes.
+/// Does nothing on other systems.
 #[cfg(not(target_os = "linux"))]
 fn prefer_huge(_memory: &mut [MaybeUninit<u8>]) {}
 
-/// Asks for the cache line of a number that is read soon, so that it comes while others are computed with. A wish, too.
+/// Prefetches the cache line of `numbers[at]`. This is a hint: correctness does not depend on it.
 #[inline]
 pub(super) fn prefetch(numbers: &[f32], at: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: every processor of this kind has the instruction, which reads nothing, whatever the address.
+        // SAFETY: every x86-64 processor has the instruction, which does not access memory, whatever the address.
         #[allow(unsafe_code, reason = "an instruction")]
         unsafe {
             _mm_prefetch::<_MM_HINT_T0>(numbers.as_ptr().wrapping_add(at).cast());
@@ -116,24 +115,25 @@ pub(super) fn prefetch(numbers: &[f32], at: usize) {
     let _ = (numbers, at);
 }
 
-/// Where matrices of a model get their memory: side by side in the order in which they come, unless they are large.
+/// Allocator for the matrices of a model. Small ones are adjacent in the order of allocation; large ones get their own
+/// slab.
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
     slab: Option<Arc<Slab>>,
-    /// Bytes of the slab, and how many of them are taken.
+    /// Size of the slab and its used part, in bytes.
     size: usize,
     taken: usize,
-    /// Bytes that small matrices are still to ask for, as far as is known.
+    /// Estimated size of the small matrices still to come, in bytes.
     expected: u64,
 }
 
 impl Arena {
-    /// For matrices of these sizes in bytes, more or less.
+    /// Creates an allocator for matrices of these approximate sizes in bytes.
     pub(crate) fn expecting(sizes: impl Iterator<Item = u64>) -> Self {
         Self { expected: sizes.filter(|size| *size <= SHARED_BYTES as u64).sum(), ..Self::default() }
     }
 
-    /// Room for so many cache lines.
+    /// Allocates space for `lines` cache lines.
     fn room(&mut self, lines: usize) -> Result<Room, TryReserveError> {
         let bytes = lines.saturating_mul(LINE);
         if !HAS_HUGE_PAGES || bytes > SHARED_BYTES {
@@ -155,20 +155,20 @@ impl Arena {
     }
 }
 
-/// A part of a slab.
+/// Part of a slab that belongs to one matrix.
 struct Room {
     slab: Arc<Slab>,
-    /// Its first byte.
+    /// Offset of its first byte.
     first: usize,
     lines: usize,
 }
 
-/// A cache line.
+/// Cache line of 64 bytes.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub(super) struct Line([u8; LINE]);
 
-/// Cache lines of a matrix, one behind the other.
+/// Consecutive cache lines of a matrix.
 #[derive(Default)]
 pub(super) struct Lines {
     room: Option<Room>,
@@ -176,13 +176,13 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Makes room for so many more, without room to spare.
+    /// Reserves exactly `more` additional lines.
     pub(super) fn try_reserve(&mut self, more: usize, arena: &mut Arena) -> Result<(), TryReserveError> {
         let lines = self.len.saturating_add(more);
         if self.room.as_ref().map_or(0, |room| room.lines) < lines {
             let room = arena.room(lines)?;
             let start = room.slab.at(room.first);
-            // SAFETY: the new room is at least as large as what there is, and nobody else's.
+            // SAFETY: the new space is at least as large as the current contents and has no other owner.
             #[allow(unsafe_code, reason = "a copy to memory that has not been written")]
             unsafe {
                 start.cast::<Line>().copy_from_nonoverlapping(self.start(), self.len);
@@ -192,11 +192,11 @@ impl Lines {
         Ok(())
     }
 
-    /// Adds so many bytes of zeros, whole lines for which there is room, and gives them.
+    /// Appends `bytes` zero bytes and returns them. They must be whole lines for which space is reserved.
     pub(super) fn push_zeros(&mut self, bytes: usize) -> &mut [u8] {
         let (first, more) = (self.len, bytes / LINE);
         assert!(self.room.as_ref().map_or(0, |room| room.lines) - first >= more, "there is no room");
-        // SAFETY: these lines are within the room, and nobody else's; zeros are lines.
+        // SAFETY: these lines are within the reserved space and have no other owner; zeros are valid lines.
         #[allow(unsafe_code, reason = "writes to memory that has not been written")]
         unsafe {
             let added = self.start().add(first);
@@ -211,7 +211,7 @@ impl Lines {
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
-        // SAFETY: so many lines have been written; a line is an array of bytes without padding.
+        // SAFETY: `len` lines have been written; a line is an array of bytes without padding.
         #[allow(unsafe_code, reason = "a part of a slab, as the bytes it is")]
         unsafe {
             NonNull::slice_from_raw_parts(self.start().cast(), self.len * LINE).as_ref()
@@ -225,7 +225,7 @@ mod tests {
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
-    /// Writes `bytes` bytes of this value behind what there is.
+    /// Appends `bytes` bytes with this value.
     fn push(lines: &mut Lines, bytes: usize, value: u8) {
         let added = lines.push_zeros(bytes);
         assert!(added.iter().all(|byte| *byte == 0), "memory is not what it was said to be");

@@ -1,29 +1,29 @@
-//! Products, attention and norms on vectors, and their division among threads. All unsafe code of the project is here.
+//! Vectorized products, attention and norms, and their division among threads. All unsafe code of the project is here.
 //!
 //! ```text
-//! linear ─▶ multiply    one or several matrices that share their input; units for the pool
-//!             ├─ rounded     activations to 8 bits, in the order in which kernels read them
-//!             └─ matrix      weights in strips of sixteen outputs (format: where each byte is; fields: each bit)
-//!                  └─ isa         the one place that chooses an instruction set
-//!                       └─ products, packed (operands: what they are of)
+//! linear ─▶ multiply    one or several matrices with the same input; units for the pool
+//!             ├─ rounded     activations in 8 bits, in the order in which kernels read them
+//!             └─ matrix      weights in strips of 16 outputs (format: position of bytes; fields: of bits)
+//!                  └─ isa         choice of the instruction set, only here
+//!                       └─ products, packed (operands: their arguments)
 //!                            │           the arithmetic of each format, written once over …
-//!                            └─ lanes       … what an instruction set offers: avx512, avx2, wasm, portable, …
+//!                            └─ lanes       … the operations of an instruction set: avx512, avx2, wasm, portable, …
 //! model  ─▶ attention   queries over pages of keys and values
-//!             └─ head_page   how these lie there, and products with them
+//!             └─ head_page   layout of keys and values, and products with them
 //!           vector      norms, activations, the exponential
-//!           memory      that of weights and KV caches (pages: of the latter)
-//!           pool        threads: awake within a forward pass, asleep between
+//!           memory      allocation for weights and KV caches (pages: for the latter)
+//!           pool        threads: awake during a forward pass, asleep between passes
 //! ```
 //!
-//! # Why strips, and why the bits are always the same
+//! # Why strips, and why results are bit-identical
 //!
-//! What limits decoding is reading the weights, and they are the same for one row of activations as for eight. So
-//! kernels read a strip once for a group of rows, and everything they need comes in the order in which they need it.
+//! Decoding is limited by reading the weights, which are the same for one row of activations as for eight. Kernels
+//! therefore read a strip once for a group of rows, and all data lie in the order of use.
 //!
-//! Sixteen outputs lie side by side in a strip, one to a lane, so no sum ever runs across lanes: a lane adds up its
-//! blocks in their order, whatever the width of a vector, the number of rows or of threads. Integer sums within a block
-//! are exact, and the few floating-point operations per block are never fused. That costs one instruction per block
-//! and gives the same bits on every machine, which tests can then demand.
+//! The 16 outputs of a strip are adjacent, one per lane, so no sum crosses lanes. A lane adds its blocks in order,
+//! whatever the vector width and the numbers of rows and threads. Integer sums within a block are exact, and the few
+//! floating-point operations per block are never fused. This costs one instruction per block and gives the same bits on
+//! every machine, which tests verify.
 
 pub(crate) mod attention;
 #[cfg(target_arch = "x86_64")]

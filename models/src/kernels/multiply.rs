@@ -1,4 +1,4 @@
-//! Products of rows with one matrix or with several that share their input, split over threads.
+//! Products of rows with matrices that share their input, split over threads.
 
 use super::{
     format::LANES,
@@ -7,20 +7,21 @@ use super::{
     rounded::{Activations, RoundedRows, Wanted},
 };
 
-/// Bytes of weights that one unit of parallel work reads: enough that taking it costs little, few enough that
-/// the last ones do not keep others waiting.
+/// Bytes of weights per unit of parallel work: large enough to make claiming cheap, small enough that the last units do
+/// not delay other threads.
 const UNIT_BYTES: usize = 32 << 10;
 
-/// Bytes of weights times rows below which other threads cost more than they give.
+/// Bytes of weights times rows below which other threads cost more than they save.
 const WORTH_SPLITTING: usize = 128 << 10;
 
-/// A matrix and where its products go, `[rows, outputs]`.
+/// Matrix and output of one product, `[rows, outputs]`.
 pub(crate) struct Factor<'a> {
     pub(crate) matrix: &'a Matrix,
     pub(crate) out: &'a mut [f32],
 }
 
-/// `out = x · weightsᵀ` for each of `factors`; `x`: `[rows, inputs]`. `activations` is memory for rounded rows.
+/// Computes `out = x · weightsᵀ` for each of `factors`; `x`: `[rows, inputs]`. `activations` is memory for rounded
+/// rows.
 pub(crate) fn multiply<const N: usize>(x: &[f32], activations: &mut Activations, factors: [Factor<'_>; N]) {
     activations.clear();
     for factor in &factors {
@@ -47,14 +48,14 @@ pub(crate) fn multiply<const N: usize>(x: &[f32], activations: &mut Activations,
     }
 }
 
-/// A product under way.
+/// Product that is being computed.
 struct Work<'a> {
     matrix: &'a Matrix,
     x: &'a [f32],
-    /// The rows of `x` as the matrix wants them; absent if as they are.
+    /// Rows of `x` in the form that the matrix requires; absent if they are not rounded.
     rounded: Option<(&'a RoundedRows, Wanted)>,
     rows: usize,
-    /// `[rows, outputs]`; each strip writes columns of its own.
+    /// Output, `[rows, outputs]`; each strip writes its own columns.
     out: *mut f32,
     strips: usize,
     strip_bytes: usize,
@@ -63,8 +64,8 @@ struct Work<'a> {
     end_unit: usize,
 }
 
-// SAFETY: everything but `out` is shared and read only; through `out`, strips write to disjoint elements of a slice
-// that is borrowed exclusively for as long as this exists.
+// SAFETY: everything except `out` is shared and read-only; through `out`, strips write to disjoint elements of a slice
+// that is borrowed exclusively for the lifetime of this value.
 #[allow(unsafe_code, reason = "see above")]
 unsafe impl Sync for Work<'_> {}
 
@@ -82,11 +83,11 @@ impl<'a> Work<'a> {
         Self { matrix, x, rounded, rows, out, strips, strip_bytes, strips_per_unit, first_unit, end_unit }
     }
 
-    /// Computes the strips of one unit. Called once for each.
+    /// Computes the strips of one unit. Must be called once per unit.
     fn unit(&self, unit: usize) {
         let first = (unit - self.first_unit) * self.strips_per_unit;
         let strips = first..self.strips.min(first + self.strips_per_unit);
-        // SAFETY: `out` has the shape that `new` has checked; each strip belongs to one unit, each unit runs once.
+        // SAFETY: `out` has the shape that `new` has checked; each strip belongs to one unit, and each unit runs once.
         #[allow(unsafe_code, reason = "see above")]
         unsafe {
             self.matrix.strips(strips, self.x, self.rounded, self.out);

@@ -1,6 +1,6 @@
-//! aarch64 with the dot product instructions: Cortex-A55, A75 and N1, Apple M1, and later.
+//! Kernel operations for aarch64 with dot product instructions: Cortex-A55, A75 and N1, Apple M1, and later.
 //!
-//! Tested without such a processor by qemu-user and the target `aarch64-unknown-linux-musl`, which needs no C compiler:
+//! On other machines, test with qemu-user and the target `aarch64-unknown-linux-musl`, which needs no C compiler:
 //!
 //! ```text
 //! CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER=rust-lld \
@@ -246,11 +246,11 @@ unsafe fn load(bytes: *const u8) -> [uint8x16_t; 4] {
     unsafe { std::array::from_fn(|i| vld1q_u8(bytes.add(16 * i))) }
 }
 
-/// sums + w · x, four signed bytes a lane. The compiler's own function for this instruction is not stable yet.
+/// Computes sums + w · x, four signed bytes per lane. The standard library's intrinsic is not stable yet.
 #[allow(unsafe_code, reason = "an instruction that a processor may lack")]
 #[inline(always)]
 unsafe fn dot(mut sums: int32x4_t, weights: int8x16_t, x: int8x16_t) -> int32x4_t {
-    // SAFETY: it reads and writes the named registers only; the caller promises that the processor has it.
+    // SAFETY: it only accesses the named registers; the caller promises that the processor has the instruction.
     unsafe {
         asm!(
             ".arch_extension dotprod",
@@ -264,12 +264,12 @@ unsafe fn dot(mut sums: int32x4_t, weights: int8x16_t, x: int8x16_t) -> int32x4_
     sums
 }
 
-/// The same goes for this one, which every aarch64 has.
+/// Converts f16 to f32, on every aarch64. The standard library's intrinsic is not stable yet.
 #[allow(unsafe_code, reason = "inline assembly")]
 #[inline(always)]
 unsafe fn widen_f16(x: uint16x4_t) -> float32x4_t {
     let wide;
-    // SAFETY: it reads and writes the named registers only.
+    // SAFETY: it only accesses the named registers.
     unsafe {
         asm!(
             "fcvtl {wide:v}.4s, {x:v}.4h",

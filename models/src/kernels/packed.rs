@@ -1,6 +1,5 @@
-//! Products with numbers that have to be unpacked first: of two, three and five bits, or half bytes that stand for the
-//! entries of a table. [`products`](super::products) defines what they compute, [`fields`](super::fields) where the
-//! bits are.
+//! Products with numbers that must be unpacked first: two, three or five bits, or half bytes that index a table. The
+//! arithmetic is defined in [`products`](super::products), the position of bits in [`fields`](super::fields).
 
 use super::{
     format::{FP4_VALUES, Format, IQ4_VALUES, LANES, SCALE_BYTES},
@@ -9,17 +8,17 @@ use super::{
     rounded::RowGroup,
 };
 
-/// Bytes of a vector of values: a byte for each of sixteen outputs and four inputs.
+/// Size of a vector of values: a byte for each of 16 outputs and four inputs.
 const VECTOR: usize = 4 * LANES;
 
-/// `values`, from where the compiler should not begin before it is done with what comes first: as in [`quads`], what it
-/// mixes does not fit into registers.
+/// Returns `values`, hidden from the compiler so that it does not start before the preceding work is done. As in
+/// [`quads`], interleaved work would not fit into registers.
 #[inline(always)]
 fn apart<S: Lanes>(values: *const u8) -> *const u8 {
     if S::UNROLL { values } else { std::hint::black_box(values) }
 }
 
-/// The `index`-th vector of values.
+/// Loads the vector of values at `index`.
 #[allow(unsafe_code, reason = "as `product`")]
 #[inline(always)]
 unsafe fn vector<S: Lanes>(values: *const u8, index: usize) -> S::Bytes {
@@ -27,7 +26,7 @@ unsafe fn vector<S: Lanes>(values: *const u8, index: usize) -> S::Bytes {
     unsafe { S::bytes(values.add(index * VECTOR)) }
 }
 
-/// Adds the products of a block's quad with each row. `x` is where the block's activations begin.
+/// Adds the products of a block's quad with each row. `x` is the start of the block's activations.
 #[allow(unsafe_code, reason = "as `product`")]
 #[inline(always)]
 unsafe fn dot<S: Lanes, const R: usize>(sums: &mut [S::Smalls; R], x: *const u32, quad: usize, numbers: S::Bytes) {
@@ -41,12 +40,12 @@ unsafe fn dot<S: Lanes, const R: usize>(sums: &mut [S::Smalls; R], x: *const u32
     }
 }
 
-/// Numbers small enough that four quads of them can be summed up: see [`Lanes::smalls`].
+/// Unpacking of numbers small enough that four quads of them can be summed: see [`Lanes::smalls`].
 pub(super) trait Unpack {
-    /// Adds the products of a block's first 16 inputs or, if `SECOND`, of the others.
+    /// Adds the products of a block's first 16 inputs or, if `SECOND`, of the other 16.
     ///
     /// # Safety
-    /// As for [`Lanes`]; `values` points to those of a block of 32, `x` to its activations.
+    /// As for [`Lanes`]; `values` must point to the values of a block of 32, `x` to its activations.
     #[allow(unsafe_code, reason = "as `product`")]
     unsafe fn dot_half<S: Lanes, const R: usize, const SECOND: bool>(
         sums: &mut [S::Smalls; R],
@@ -55,7 +54,7 @@ pub(super) trait Unpack {
     );
 }
 
-/// Numbers of five bits.
+/// Unpacking of five-bit numbers.
 pub(super) struct FiveBits;
 
 #[allow(unsafe_code, reason = "as `product`")]
@@ -88,7 +87,7 @@ impl Unpack for FiveBits {
     }
 }
 
-/// Half bytes, twice the value that four bits of floating point have, plus 12.
+/// Unpacking of 4-bit floats to twice their value plus 12.
 pub(super) struct Fp4;
 
 #[allow(unsafe_code, reason = "as `product`")]
@@ -113,7 +112,7 @@ impl Unpack for Fp4 {
     }
 }
 
-/// [`FP4_VALUES`] plus 12.
+/// Values of [`FP4_VALUES`] plus 12.
 const FP4_TABLE: [i8; 16] = {
     let mut table = FP4_VALUES;
     let mut i = 0;
@@ -124,7 +123,7 @@ const FP4_TABLE: [i8; 16] = {
     table
 };
 
-/// Blocks of 32 with a scale, and with a minimum in some formats. `format` is the product's.
+/// Product with blocks of 32 that have a scale and, in some formats, a minimum. `format` is the product's.
 #[allow(unsafe_code, reason = "as `product`")]
 #[inline(always)]
 pub(super) unsafe fn small<S: Lanes, U: Unpack, const R: usize>(
@@ -174,7 +173,7 @@ pub(super) unsafe fn small<S: Lanes, U: Unpack, const R: usize>(
     }
 }
 
-/// Half bytes that stand for signed bytes. `format` is the product's.
+/// Product with half bytes that index a table of signed bytes. `format` is the product's.
 #[allow(unsafe_code, reason = "as `product`")]
 #[inline(always)]
 pub(super) unsafe fn iq4<S: Lanes, const R: usize>(
@@ -221,7 +220,7 @@ pub(super) unsafe fn iq4<S: Lanes, const R: usize>(
     }
 }
 
-/// sum + float(ints) · row_scale
+/// Computes sum + float(ints) · row_scale.
 #[allow(unsafe_code, reason = "as `product`")]
 #[inline(always)]
 unsafe fn add_scaled<S: Lanes>(sum: S::Floats, ints: S::Ints, row_scale: *const f32) -> S::Floats {
@@ -229,7 +228,7 @@ unsafe fn add_scaled<S: Lanes>(sum: S::Floats, ints: S::Ints, row_scale: *const 
     unsafe { S::add(sum, S::mul(S::to_floats(ints), S::splat(*row_scale))) }
 }
 
-/// 16 inputs of `Q2_K`, the four quads of a vector, whose scale is the byte `SCALE` of `scales`: added to `ints`.
+/// Adds to `ints` 16 inputs of `Q2_K`, the four quads of a vector. Their scale is byte `SCALE` of `scales`.
 #[allow(unsafe_code, reason = "as `product`")]
 #[inline(always)]
 unsafe fn q2k_part<S: Lanes, const R: usize, const SCALE: usize>(
@@ -253,8 +252,8 @@ unsafe fn q2k_part<S: Lanes, const R: usize, const SCALE: usize>(
     }
 }
 
-/// 32 inputs of `Q2_K`, the `block`-th of the row: added to the sums of products and to those of minima, whose bytes
-/// are the even or the `ODD` ones.
+/// Adds 32 inputs of `Q2_K`, block `block` of the row, to the sums of products and of minima. Its minima are the even
+/// or (`ODD`) the odd bytes.
 #[allow(unsafe_code, reason = "as `product`")]
 #[inline(always)]
 unsafe fn q2k_block<S: Lanes, const R: usize, const ODD: usize, const FIRST: usize, const SECOND: usize>(
@@ -302,7 +301,7 @@ pub(super) unsafe fn q2k<S: Lanes, const R: usize>(product: &Product, rows: RowG
                 q2k_block::<S, R, 1, 1, 3>(sums, rows, block + 1, values.add(2 * VECTOR), (factors, minima));
             }
             let d = S::scales(scales);
-            // Sums of activations are in units of 1 where the rows' scales are not.
+            // Sums of activations are in units of 1, unlike the rows' scales.
             let dmin = S::mul(S::scales(scales.add(LANES * SCALE_BYTES)), unit);
             for (row, sum) in sums.iter_mut().enumerate() {
                 *sum = S::add(*sum, S::mul(parts[row], d));
@@ -313,7 +312,7 @@ pub(super) unsafe fn q2k<S: Lanes, const R: usize>(product: &Product, rows: RowG
     }
 }
 
-/// 32 inputs of `Q3_K`, the `block`-th of the row, with the bytes `FIRST` and `SECOND` of `scales`: added to `parts`.
+/// Adds to `parts` 32 inputs of `Q3_K`, block `block` of the row, with bytes `FIRST` and `SECOND` of `scales`.
 #[allow(unsafe_code, reason = "as `product`")]
 #[inline(always)]
 unsafe fn q3k_block<S: Lanes, const R: usize, const FIRST: usize, const SECOND: usize>(

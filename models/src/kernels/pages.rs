@@ -1,7 +1,7 @@
-//! Pages of KV caches in main memory: several to a slab, as attention reads a few KiB of each in turn.
+//! Pages of KV caches in main memory. Several share a slab, because attention reads a few KiB of each in turn.
 //!
-//! A slab goes back to the allocator with the last of its pages. Where sessions come and go, slabs hold at most what
-//! all of them had at a time.
+//! A slab is freed with the last of its pages. When sessions come and go, slabs occupy at most the peak of all
+//! sessions.
 
 use std::{
     alloc::{Layout, handle_alloc_error},
@@ -19,15 +19,15 @@ use std::{
 
 use super::memory::{ALIGNED, HAS_HUGE_PAGES, Slab};
 
-/// Pages of a slab, at most: one bit each.
+/// Maximum number of pages in a slab: one bit each.
 const MOST_PAGES: usize = u64::BITS as usize;
 
-/// Where pages come from, and go back to.
+/// Allocator of KV cache pages.
 #[derive(Debug)]
 pub(crate) struct Pages {
-    /// Numbers of a page.
+    /// Number of f32 values in a page.
     len: usize,
-    /// Slabs with pages in use, and some that are gone.
+    /// Slabs with pages in use, and some that have been freed.
     slabs: Mutex<Vec<Weak<SlabOfPages>>>,
 }
 
@@ -36,14 +36,14 @@ impl Pages {
         Arc::new(Self { len, slabs: Mutex::default() })
     }
 
-    /// A page of zeros.
+    /// Allocates a page of zeros.
     ///
     /// # Errors
-    /// If the allocator does not have the memory.
+    /// Fails if there is not enough memory.
     pub(crate) fn page(self: &Arc<Self>) -> Result<Page, TryReserveError> {
         let (slab, index) = self.place()?;
         let page = Page { of: self.clone(), slab, index };
-        // SAFETY: nobody else has it. Zeros are numbers, which it holds from now on.
+        // SAFETY: the page has no other owner. Zeros are valid numbers, which it holds from now on.
         #[allow(unsafe_code, reason = "writes to memory that may not have been written")]
         unsafe {
             page.numbers().cast::<f32>().write_bytes(0, self.len);
@@ -51,7 +51,7 @@ impl Pages {
         Ok(page)
     }
 
-    /// A slab, and one of its pages that nobody has.
+    /// Finds or allocates a slab with a free page, and takes that page.
     fn place(&self) -> Result<(Arc<SlabOfPages>, usize), TryReserveError> {
         let mut slabs = self.slabs.lock().unwrap_or_else(PoisonError::into_inner);
         slabs.retain(|slab| slab.strong_count() > 0);
@@ -66,12 +66,12 @@ impl Pages {
     }
 }
 
-/// A page of a KV cache.
+/// Page of a KV cache in main memory.
 #[derive(Debug)]
 pub struct Page {
     of: Arc<Pages>,
     slab: Arc<SlabOfPages>,
-    /// Which one of the slab; nobody else has it.
+    /// Index in the slab, unique among its pages.
     index: usize,
 }
 
@@ -86,7 +86,7 @@ impl Deref for Page {
     type Target = [f32];
 
     fn deref(&self) -> &[f32] {
-        // SAFETY: the slab lives as long as this; `Pages::page` wrote to all of this part, which is nobody else's.
+        // SAFETY: the slab outlives this value; `Pages::page` initialized all of this part, which has no other owner.
         #[allow(unsafe_code, reason = "a part of a slab")]
         unsafe {
             self.numbers().as_ref()
@@ -96,7 +96,7 @@ impl Deref for Page {
 
 impl DerefMut for Page {
     fn deref_mut(&mut self) -> &mut [f32] {
-        // SAFETY: as above, and the owner is borrowed mutably.
+        // SAFETY: as above, and `self` is borrowed mutably.
         #[allow(unsafe_code, reason = "a part of a slab")]
         unsafe {
             self.numbers().as_mut()
@@ -106,7 +106,7 @@ impl DerefMut for Page {
 
 impl Clone for Page {
     fn clone(&self) -> Self {
-        // As a vector does that cannot be copied.
+        // Aborts like the clone of a vector when out of memory.
         let full = |_| handle_alloc_error(Layout::new::<f32>());
         let mut page = self.of.page().unwrap_or_else(full);
         page.copy_from_slice(self);
@@ -116,21 +116,21 @@ impl Clone for Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        // What was written here comes before what is written by whoever takes it next.
+        // Orders writes to this page before those of its next owner.
         self.slab.free.fetch_or(1 << self.index, Release);
     }
 }
 
-/// Memory for some pages. Goes back to the allocator with the last of them.
+/// Slab that is divided into pages. Freed with the last of them.
 #[derive(Debug)]
 struct SlabOfPages {
     memory: Slab,
-    /// A bit for each page that nobody has.
+    /// One bit per page, set if it is free.
     free: AtomicU64,
 }
 
 impl SlabOfPages {
-    /// One of pages of so many numbers, of which somebody has the first.
+    /// Allocates a slab for pages of `len` numbers and takes the first of them.
     fn new(len: usize) -> Result<Self, TryReserveError> {
         let bytes = len.saturating_mul(size_of::<f32>()).max(1);
         let pages = if HAS_HUGE_PAGES { ALIGNED.div_ceil(bytes).min(MOST_PAGES) } else { 1 };
@@ -138,7 +138,7 @@ impl SlabOfPages {
         Ok(Self { memory, free: AtomicU64::new((u64::MAX >> (MOST_PAGES - pages)) & !1) })
     }
 
-    /// Takes a page that nobody has, if there is one. For whoever holds the list of slabs: one at a time.
+    /// Takes a free page, if there is one. The caller must hold the lock on the list of slabs.
     fn take(&self) -> Option<usize> {
         let index = self.free.load(Acquire).trailing_zeros() as usize;
         (index < MOST_PAGES).then(|| {
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_page_that_is_too_large_is_an_error() {
-        // Four bytes each: a number that wraps to none.
+        // At four bytes each, the size in bytes wraps to zero.
         assert!(Pages::new(1 << (usize::BITS - 2)).page().is_err());
         assert!(Pages::new(usize::MAX).page().is_err());
     }
@@ -197,7 +197,7 @@ mod tests {
         let source = Pages::new(LEN);
         let mut pages: Vec<_> = (0..2 * MOST_PAGES).map(|_| source.page().unwrap()).collect();
         let all = slabs(&source);
-        // A page that is given back is taken before there is another slab.
+        // A freed page is reused before a new slab is allocated.
         drop(pages.swap_remove(MOST_PAGES / 2));
         pages.push(source.page().unwrap());
         assert_eq!(slabs(&source), all);

@@ -1,26 +1,26 @@
-//! Splitting a pass over threads.
+//! Thread pool that splits a forward pass.
 //!
-//! A forward pass of a model is some hundred steps of 10 to 300 µs, each a product or a loop over heads that falls into
-//! equal units. What splitting a step costs must be about a microsecond, and a worker that is late, because the machine
-//! has more to do than processors (a server beside a browser, tests in parallel), must cost nothing but the few units
-//! it has claimed. So:
+//! A forward pass consists of about a hundred steps of 10 to 300 µs. Each is a product or a loop over heads, and
+//! divides into equal units. Splitting a step must cost no more than about a microsecond. Threads often compete for
+//! processors, for example with a server next to a browser or with parallel tests. A worker that is late must only
+//! delay the few units it has claimed. Therefore:
 //!
-//! - for the time of a [`pass`] the workers are awake and look for units; between forward passes they sleep;
-//! - units are claimed by the caller as by the workers, a few neighbours at a time and towards the end one by one:
-//!   weights are then read in long runs. The caller waits for units that somebody has claimed and for nothing else, and
-//!   alone it would do all of them;
-//! - one thread leads at a time. Whoever else runs a forward pass meanwhile, or starts a step from inside a unit, runs
-//!   it alone, in the same order of units as with threads there is none.
+//! - During a [`pass`] the workers are awake and poll for units; between passes they sleep.
+//! - The caller and the workers claim units, several adjacent ones at a time and single ones towards the end, so
+//!   weights are read in long runs. The caller only waits for claimed units, and would run all of them if it were
+//!   alone.
+//! - One thread leads at a time. Another thread that runs a forward pass meanwhile, or a unit that starts a step, runs
+//!   alone, in the same order of units as without threads.
 //!
-//! Workers are threads natively, started with the first pass that is worth it. In a browser they are Web Workers
-//! that share the memory and call `work`; in a build without shared memory there are none.
+//! Native workers are threads, started with the first pass that is large enough. In a browser they are Web Workers that
+//! share the memory and call `work`; builds without shared memory have none.
 //!
-//! # Why it is sound
+//! # Soundness
 //!
-//! A step is the claim counter `remaining`, counting down, and what the units do, a [`Step`] on the caller's stack.
-//! Everything about the step is read after a unit has been claimed, and the caller does not return while a claimed
-//! unit is unfinished, so whoever reads a [`Step`] keeps it alive by the claim it holds. That a worker may have
-//! looked at the counter of an older step is harmless: its claim succeeds on the number that is there now.
+//! A step consists of the claim counter `remaining`, which counts down, and a [`Step`] on the caller's stack.
+//! Everything about the step is read after a unit has been claimed, and the caller does not return while a claimed unit
+//! is unfinished. A thread that reads a [`Step`] therefore keeps it alive by its claim. A worker may have read the
+//! counter of an older step; this is harmless, because its claim only succeeds on the current value.
 
 use std::{
     any::Any,
@@ -37,41 +37,41 @@ use std::{
     thread::{self, Thread},
 };
 
-/// How often a waiting thread looks before it lets others have the processor, and a worker without a forward pass
-/// before it sleeps: some 50 µs. Passes follow each other faster than that while a draft model drafts, and waking a
-/// sleeper costs the caller a few microseconds.
+/// Number of polls before a waiting thread yields the processor, and before a worker without a pass sleeps: about 50
+/// µs. While a draft model drafts, passes follow each other faster than that, and waking a thread costs the caller a
+/// few microseconds.
 const PATIENCE: u32 = if cfg!(target_arch = "wasm32") { 30_000 } else { 1_500 };
 
-/// One part in so many of the units that are left is claimed at once: long runs for the memory's prefetching, while a
-/// thread that is interrupted holds up little.
+/// Fraction of the remaining units claimed at a time: 1/CLAIMED. Long runs help prefetching; short ones limit the delay
+/// by an interrupted thread.
 const CLAIMED: usize = 8;
 
 static POOL: Pool = Pool::new();
 
-/// Runs `body`, a forward pass, on `limit` threads: with the workers awake, if these are more than the caller's own.
+/// Runs `body`, a forward pass, with up to `limit` threads, including the calling one.
 pub(crate) fn pass<T>(limit: usize, body: impl FnOnce() -> T) -> T {
     POOL.pass(limit, body)
 }
 
-/// Runs `work(0)` to `work(units - 1)`, each exactly once, and returns when all are done: on several threads if this is
-/// part of a [`pass`] that is worth it, else here, in ascending order.
+/// Runs `work(0)` to `work(units - 1)`, each exactly once, and returns when all are done. Units are spread over threads
+/// within a [`pass`] that this thread leads; otherwise they run here, in ascending order.
 ///
-/// A panic of a unit reaches the caller once no other unit runs any more; units that had not been started are left out.
+/// A panic in a unit is propagated once no other unit is running; units that have not started are skipped.
 pub(crate) fn parallel(units: usize, work: impl Fn(usize) + Sync) {
     POOL.parallel(units, &work);
 }
 
-/// How many threads divide the units of a step that begins here: those of the [`pass`] that this thread leads.
+/// Number of threads that share the units of a step started here.
 pub(crate) fn sharing() -> usize {
     if ptr::eq(LEADS.get(), &POOL) { 1 + POOL.invited.load(Relaxed) } else { 1 }
 }
 
-/// How many threads take part in a forward pass if `limit` may: the caller and the workers there are.
+/// Number of threads in a forward pass with the given limit: the caller and the available workers.
 pub(crate) fn threads(limit: usize) -> usize {
     if cfg!(target_arch = "wasm32") { limit.min(1 + POOL.lock().len()) } else { limit }
 }
 
-/// A worker's life, in a thread that somebody else has started; it never ends.
+/// Runs a worker in the calling thread; never returns.
 #[cfg(target_arch = "wasm32")]
 pub(crate) fn work() -> ! {
     let index = {
@@ -82,37 +82,38 @@ pub(crate) fn work() -> ! {
     POOL.serve(index)
 }
 
-/// Ends the wait for a worker that has trapped: a Web Worker does not unwind.
+/// Ends waits for a worker that has trapped. Web Workers do not unwind.
 #[cfg(target_arch = "wasm32")]
 pub(crate) fn give_up() {
     POOL.dead.store(1, Relaxed);
 }
 
 struct Pool {
-    /// The workers, for whoever leads: the lock is held for the time of a forward pass.
+    /// Handles of the workers. The leader holds the lock for the duration of a forward pass.
     workers: Mutex<Vec<Thread>>,
     counters: Counters,
-    /// The step under way; dangling between steps.
+    /// Current step; dangling between steps.
     step: AtomicPtr<Step<'static>>,
-    /// How many workers take part in the forward pass under way: those with an index below it. 0 between passes.
+    /// Number of workers in the current pass: those with a smaller index. 0 between passes.
     invited: AtomicUsize,
-    /// Not 0 when a worker has died inside of a unit, which happens in browsers only.
+    /// Not 0 if a worker has died inside a unit, which only happens in browsers.
     dead: AtomicUsize,
 }
 
-/// What every thread writes during a step, in a cache line of its own (two, as processors fetch pairs).
+/// Counters that every thread writes during a step. They have their own pair of cache lines, because processors fetch
+/// pairs.
 #[repr(align(128))]
 struct Counters {
-    /// Units of the step that nobody has claimed.
+    /// Number of unclaimed units in the step.
     remaining: AtomicUsize,
-    /// Units of the step that are not done.
+    /// Number of unfinished units in the step.
     unfinished: AtomicUsize,
 }
 
-/// Units that one thread runs.
+/// Units claimed by one thread.
 struct Claim {
     step: *const Step<'static>,
-    /// How many units were left, these among them.
+    /// Number of units left before the claim, including these.
     remaining: usize,
     count: usize,
 }
@@ -120,12 +121,12 @@ struct Claim {
 struct Step<'a> {
     work: &'a (dyn Fn(usize) + Sync),
     units: usize,
-    /// What the first unit that panicked threw.
+    /// Payload of the first unit that panicked.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
 thread_local! {
-    /// The pool whose pass this thread leads, outside of a step; else null.
+    /// Pool whose pass this thread leads, if it is not inside a step; otherwise null.
     static LEADS: Cell<*const Pool> = const { Cell::new(ptr::null()) };
 }
 
@@ -141,12 +142,12 @@ impl Pool {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Thread>> {
-        // A leader that panics leaves the list as it was.
+        // A leader that panics leaves the list unchanged.
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn pass<T>(&'static self, limit: usize, body: impl FnOnce() -> T) -> T {
-        // A forward pass inside of a forward pass or of a unit, or beside another thread's.
+        // A pass nested in a pass or unit, or concurrent with another thread's, runs alone.
         if limit < 2 || !LEADS.get().is_null() {
             return body();
         }
@@ -161,8 +162,8 @@ impl Pool {
         if invited == 0 {
             return body();
         }
-        // `unpark` releases and `park` acquires, so that a worker that wakes sees the invitation. One that had
-        // seen none before it parked finds the token of `unpark` and returns at once: no invitation gets lost.
+        // `unpark` releases and `park` acquires, so a worker that wakes sees the invitation. A worker that had not seen
+        // it before parking finds the token of `unpark` and returns at once, so no invitation is lost.
         self.invited.store(invited, Relaxed);
         for worker in &workers[..invited] {
             worker.unpark();
@@ -172,7 +173,7 @@ impl Pool {
         body()
     }
 
-    /// Has `count` workers at least, or as many as the system lets us start.
+    /// Starts workers until there are `count`, or as many as the system allows.
     #[cfg(not(target_arch = "wasm32"))]
     fn start<'a>(&'static self, mut workers: MutexGuard<'a, Vec<Thread>>, count: usize) -> MutexGuard<'a, Vec<Thread>> {
         while workers.len() < count {
@@ -210,17 +211,17 @@ impl Pool {
         let step = Step { work, units, panic: Mutex::new(None) };
         self.step.store(ptr::from_ref(&step).cast_mut().cast(), Relaxed);
         self.counters.unfinished.store(units, Relaxed);
-        // Publishes the two stores above, and the step: a claim acquires this store or, by the chain of claims since, a
-        // successor of it.
+        // Publishes the two stores above, and the step. A claim acquires this store or, through the chain of claims
+        // since, a successor of it.
         self.counters.remaining.store(units, Release);
 
-        // Steps inside of units are for one thread.
+        // Steps started inside units run on one thread.
         LEADS.set(ptr::null());
         while let Some(claim) = self.claim() {
             self.run(&claim);
         }
         let mut idle = 0;
-        // Acquires what units have written: each one releases it by its decrement.
+        // Acquires the writes of units, each released by its decrement.
         while self.counters.unfinished.load(Acquire) > 0 {
             assert!(self.dead.load(Relaxed) == 0, "a worker died in the middle of a step");
             linger(&mut idle);
@@ -232,7 +233,7 @@ impl Pool {
         }
     }
 
-    /// Claims units of the step under way, if any are left. The step is valid until they have been [`run`](Self::run).
+    /// Claims units of the current step, if any are left. The step is valid until they have been [`run`](Self::run).
     fn claim(&self) -> Option<Claim> {
         let mut remaining = self.counters.remaining.load(Relaxed);
         while remaining > 0 {
@@ -259,12 +260,12 @@ impl Pool {
             step.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
             done += self.counters.remaining.swap(0, Relaxed);
         }
-        // Releases what the units have written, to the caller's load.
+        // Releases the writes of the units to the caller's load.
         self.counters.unfinished.fetch_sub(done, Release);
     }
 }
 
-/// Waits a moment, the longer it has waited the more politely.
+/// Waits briefly: spins at first, then yields.
 fn linger(idle: &mut u32) {
     if *idle < PATIENCE {
         *idle += 1;
@@ -274,7 +275,7 @@ fn linger(idle: &mut u32) {
     }
 }
 
-/// A forward pass in which the workers are awake; ends with this value, also by a panic.
+/// Guard of a pass with awake workers, which ends when it is dropped, also by a panic.
 struct Lead<'a> {
     pool: &'a Pool,
     _workers: MutexGuard<'a, Vec<Thread>>,

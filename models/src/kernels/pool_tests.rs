@@ -4,12 +4,12 @@ use super::*;
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
-/// A pool of its own, whose workers sleep to the end of the process.
+/// Separate pool, whose workers sleep until the end of the process.
 fn new_pool() -> &'static Pool {
     Box::leak(Box::new(Pool::new()))
 }
 
-/// Numbers that look random: xorshift64.
+/// Pseudo-random numbers (xorshift64).
 struct Random(u64);
 
 impl Random {
@@ -21,16 +21,16 @@ impl Random {
     }
 }
 
-/// Runs a step of `units` and checks that each unit ran once, by what it left in memory that is not atomic.
+/// Runs a step of `units` and checks by non-atomic writes that each unit ran once.
 fn check_step(pool: &Pool, units: usize, salt: u64) {
     struct Slots(Vec<Cell<u64>>);
-    // SAFETY: each unit touches its own slot only, which is what is tested.
+    // SAFETY: each unit only accesses its own slot, which is what the test checks.
     #[allow(unsafe_code, reason = "a data race if the pool is wrong, for the test and for thread sanitizers to see")]
     unsafe impl Sync for Slots {}
     let slots = Slots((0..units).map(|_| Cell::new(0)).collect());
     let slots = &slots;
     pool.parallel(units, &|unit| {
-        // Long enough for a worker to come while there is work.
+        // Long enough for a worker to join while there is work.
         (0..50).for_each(|_| std::hint::spin_loop());
         let slot = &slots.0[unit];
         slot.set(slot.get() + salt + unit as u64);
@@ -76,7 +76,7 @@ mod threaded {
 
     use super::*;
 
-    /// Some 20 µs of work.
+    /// Spins for about 20 µs.
     fn toil() {
         let start = Instant::now();
         while start.elapsed() < Duration::from_micros(20) {

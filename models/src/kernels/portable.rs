@@ -1,4 +1,4 @@
-//! Plain Rust, for every processor.
+//! Kernel operations in plain Rust, for every processor.
 
 use half::{bf16, f16};
 
@@ -8,7 +8,7 @@ use super::{
     rounded::QuadForm,
 };
 
-/// Arrays of sixteen.
+/// Arrays of 16 elements.
 pub(super) struct Portable;
 
 #[allow(unsafe_code, reason = "raw reads; see `Lanes`")]

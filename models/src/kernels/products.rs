@@ -1,22 +1,22 @@
-//! The products themselves: one strip of sixteen outputs with a group of rows, for each format.
+//! Products of one strip of 16 outputs with a group of rows, for each format.
 //!
-//! The arithmetic, per output and row, is the same in every instruction set and for every number of rows:
+//! The arithmetic per output and row is the same in every instruction set and for every number of rows:
 //!
 //! ```text
 //! Q8_0, Q4_0, Q5_0, IQ4_NL, MXFP4
 //!              sum ← 0; for each block b in order:   sum ← sum + float(Σ qᵢ·xᵢ) · (d_b · e_b)
-//! Q6_K         the same over blocks of 16, with d_b = d · s_b
-//! IQ4_XS       the same over blocks of 32, with d_b = d · s_b
-//! Q4_K, Q5_K   the same over blocks of 32, with d_b = d · s_b, then sum ← sum − (dmin · m_b) · (e_b · Σ xᵢ)
-//! Q4_1, Q5_1   the same over blocks of 32, then sum ← sum + m_b · (e_b · Σ xᵢ)
-//! Q3_K         for each 256: part ← 0; for each b of its eight blocks of 32, with 16 inputs for each scale s:
+//! Q6_K         as above over blocks of 16, with d_b = d · s_b
+//! IQ4_XS       as above over blocks of 32, with d_b = d · s_b
+//! Q4_K, Q5_K   as above over blocks of 32, with d_b = d · s_b, then sum ← sum − (dmin · m_b) · (e_b · Σ xᵢ)
+//! Q4_1, Q5_1   as above over blocks of 32, then sum ← sum + m_b · (e_b · Σ xᵢ)
+//! Q3_K         for each 256: part ← 0; for each b of its eight blocks of 32, with a scale s per 16 inputs:
 //!              part ← part + float(Σ s·Σ qᵢ·xᵢ) · e_b; then sum ← sum + part · d
-//! Q2_K         the same, and of minima m: least ← least + float(Σ m·Σ xᵢ) · e_b; then sum ← sum − least · dmin
-//! F16 and so   sums of the even inputs and of the odd ones, each in order, then even + odd
+//! Q2_K         as Q3_K, and for minima m: least ← least + float(Σ m·Σ xᵢ) · e_b; then sum ← sum − least · dmin
+//! F16 etc.     sums of the even inputs and of the odd ones, each in order, then even + odd
 //! ```
 //!
-//! where e_b is the block's scale of the activations. Σ is exact, each other operation is rounded to f32, and
-//! nothing is fused.
+//! Here e_b is the scale of the activations' block. Σ is exact, every other operation is rounded to f32, and no
+//! operations are fused.
 
 pub(super) use super::operands::{Product, Rows};
 use super::{
@@ -30,7 +30,7 @@ use super::{
 /// Computes a product with `R` rows.
 ///
 /// # Safety
-/// As for [`Lanes`]; the pointers of `product` are valid for its format, `inputs` and `R` rows.
+/// As for [`Lanes`]; the pointers of `product` must be valid for its format, `inputs` and `R` rows.
 #[allow(unsafe_code, reason = "see above")]
 #[inline(always)]
 pub(super) unsafe fn product<S: Lanes, const R: usize>(product: &Product) {
@@ -214,7 +214,7 @@ unsafe fn q6k<S: Lanes, const R: usize>(product: &Product, rows: RowGroup) -> [S
     }
 }
 
-/// 32 inputs of Q6_K, the `block`-th of the row.
+/// Adds 32 inputs of Q6_K, block `block` of the row.
 #[allow(unsafe_code, reason = "as `product`")]
 #[inline(always)]
 unsafe fn q6k_quarter<S: Lanes, const R: usize, const LOW: i32, const HIGH: i32>(

@@ -1,35 +1,34 @@
-//! Rows of activations, rounded to 8 bits in blocks of 32, in the order in which the kernels read them.
+//! Rows of activations, rounded to 8 bits in blocks of 32, in the order in which kernels read them.
 //!
-//! With d = max |x| / 127 over a block, x ≈ d·q for an integer −127 ≤ q ≤ 127, off by at most d/2. Rounding is to the
-//! nearest, ties to even, so that every machine gets the same q.
+//! With d = max |x| / 127 over a block, x ≈ d·q for an integer −127 ≤ q ≤ 127, with an error of at most d/2. Rounding
+//! is to nearest, ties to even, so every machine gets the same q.
 
 use super::format::Format;
 
-/// Activations of a block.
+/// Number of activations in a block.
 const BLOCK: usize = 32;
 
-/// Blocks whose largest magnitude is below this, 2⁻⁶⁰, are rounded to zero: the scales of all others stay normal
-/// numbers through every product with a weight's scale, so that no kernel depends on how subnormals are treated.
+/// Magnitude 2⁻⁶⁰, below which blocks are rounded to zero. The scales of all other blocks stay normal numbers in every
+/// product with a weight's scale, so kernels do not depend on the treatment of subnormals.
 const SMALLEST: f32 = f32::from_bits((127 - 60) << 23);
 
-/// The form in which an instruction set wants four activations.
+/// Form of four activations in an instruction set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(dead_code, reason = "no build has instruction sets that want them all")]
 pub(super) enum QuadForm {
-    /// Four signed bytes.
+    /// Four signed bytes in one word.
     Bytes,
-    /// For processors that multiply 16-bit numbers only: (x₁, x₃) and (256·x₀ − x₁, 256·x₂ − x₃), 16 bits each.
+    /// Form for processors that only multiply 16-bit numbers: (x₁, x₃) and (256·x₀ − x₁, 256·x₂ − x₃), 16 bits each.
     ///
-    /// Two weights that lie in one 16-bit word, v = 256·h + u with 0 ≤ u < 256, need not be taken apart to be
-    /// multiplied by x₁ and x₀: v·x₁ + u·(256·x₀ − x₁) = 256·(h·x₁ + u·x₀). So one mask gives u, and the sum
-    /// is 256 times the dot product.
+    /// Two weights in one 16-bit word, v = 256·h + u with 0 ≤ u < 256, need not be separated for products with x₁ and
+    /// x₀: v·x₁ + u·(256·x₀ − x₁) = 256·(h·x₁ + u·x₀). One mask gives u, and the sum is 256 times the dot product.
     Words,
-    /// For processors whose byte products want seven bits on one side: max(x, 0) and max(−x, 0), four bytes each.
+    /// Form for processors whose byte products need seven bits on one side: max(x, 0) and max(−x, 0), four bytes each.
     Signs,
 }
 
 impl QuadForm {
-    /// 32-bit words for four activations.
+    /// Number of 32-bit words for four activations.
     pub(super) const fn words(self) -> usize {
         match self {
             Self::Bytes => 1,
@@ -37,7 +36,7 @@ impl QuadForm {
         }
     }
 
-    /// The factor by which integer sums are too large.
+    /// Factor by which integer sums are too large.
     pub(super) const fn unit(self) -> i32 {
         match self {
             Self::Bytes | Self::Signs => 1,
@@ -46,32 +45,32 @@ impl QuadForm {
     }
 }
 
-/// The sums of activations that a format's minima are multiplied by.
+/// Sums of activations that a format's minima are multiplied with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Minima {
-    /// It has no minima.
+    /// The format has no minima.
     Absent,
     /// Scale × sum of each block.
     Blocks,
-    /// Those of both halves of a block, as integers. They take the place of the starts.
+    /// Integer sums of both halves of each block, stored in place of the starts.
     Halves,
 }
 
-/// What a format's kernel needs to know of the activations, as an instruction set wants it.
+/// Requirements of a format's kernel on activations, for an instruction set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(super) form: QuadForm,
-    /// What is added to weights so that they are unsigned, for even inputs and for odd ones.
+    /// Offset added to weights to make them unsigned, for even and for odd inputs.
     pub(super) bias: [i32; 2],
-    /// Inputs per integer sum: 32 or 16.
+    /// Number of inputs per integer sum: 32 or 16.
     pub(super) sum_len: usize,
-    /// What minima are multiplied by.
+    /// Sums that minima are multiplied with.
     pub(super) minima: Minima,
 }
 
 impl Wanted {
-    /// What `format` wants, if it multiplies rounded activations. `signed`, `small`: the forms for signed bytes and for
-    /// half bytes; `sign_flips`: what was xor'ed to signed bytes.
+    /// Requirements of `format`; `None` if it multiplies unrounded activations. `signed`, `small`: the forms for signed
+    /// bytes and for half bytes; `sign_flips`: the mask xored to signed bytes.
     pub(super) fn of(format: Format, signed: QuadForm, small: QuadForm, sign_flips: u32) -> Option<Self> {
         let flipped = |shift: u32| if sign_flips >> shift & 0x80 == 0 { 0 } else { 128 };
         let of = |form, bias, sum_len, minima| Self { form, bias, sum_len, minima };
@@ -89,41 +88,41 @@ impl Wanted {
     }
 }
 
-/// Rounded rows. Rows are grouped as kernels take them, `group` at a time; within a group of g rows everything is
-/// interleaved, `[…, g]`.
+/// Rows rounded to 8 bits. They are grouped as in kernels, `group` rows at a time. Within a group of g rows everything
+/// is interleaved, `[…, g]`.
 #[derive(Debug, Default)]
 pub(crate) struct RoundedRows {
-    /// shape: [groups][inputs / 4][words][g]
+    /// Rounded activations. shape: [groups][inputs / 4][words][g]
     quads: Vec<u32>,
-    /// Times 1 / unit. shape: [groups][inputs / 32][g]
+    /// Scales, times 1 / unit. shape: [groups][inputs / 32][g]
     scales: Vec<f32>,
-    /// What integer sums start from: minus the sum that the bias adds; or the sums of both halves of a block, 16 bits
+    /// Start values of integer sums: minus the sum that the bias adds, or the sums of both halves of a block, 16 bits
     /// each. shape: [groups][inputs / sum_len][g]
     starts: Vec<i32>,
-    /// scale × sum of the block. shape: [groups][inputs / 32][g], or empty
+    /// Scale × sum of each block. shape: [groups][inputs / 32][g], or empty
     sums: Vec<f32>,
 }
 
-/// The rows that go into a product, rounded in each way that its matrices want.
+/// Input rows of a product, rounded in each form that its matrices require.
 #[derive(Debug, Default)]
 pub(crate) struct Activations {
-    /// The first `valid` are of the present rows; the others are memory that was used before.
+    /// The first `valid` sets hold the current rows; the others are memory for reuse.
     sets: Vec<(Wanted, RoundedRows)>,
     valid: usize,
 }
 
 impl Activations {
-    /// Forgets the rows, not the memory.
+    /// Discards the rows and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.valid = 0;
     }
 
-    /// Rounds `x`, `[rows, inputs]`, as `wanted`, unless that has been done.
+    /// Rounds `x`, `[rows, inputs]`, to the form `wanted`, unless that has been done.
     pub(super) fn round(&mut self, x: &[f32], inputs: usize, group: usize, wanted: Wanted) {
         if self.sets[..self.valid].iter().any(|(form, _)| *form == wanted) {
             return;
         }
-        // Memory that has served the same form before fits best.
+        // Memory of the same form fits best.
         let old = self.sets[self.valid..].iter().position(|(form, _)| *form == wanted);
         match old {
             Some(old) => self.sets.swap(self.valid, self.valid + old),
@@ -133,7 +132,7 @@ impl Activations {
         self.valid += 1;
     }
 
-    /// The rows as `wanted`, for which they have been rounded.
+    /// Rows in the form `wanted`, to which they must have been rounded.
     pub(super) fn rounded(&self, wanted: Wanted) -> &RoundedRows {
         let set = self.sets[..self.valid].iter().find(|(form, _)| *form == wanted);
         #[allow(clippy::expect_used, reason = "a precondition within this module's only caller")]
@@ -141,7 +140,7 @@ impl Activations {
     }
 }
 
-/// Where a kernel finds the rows of one group.
+/// Pointers to the rows of one group.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RowGroup {
     pub(super) quads: *const u32,
@@ -151,7 +150,7 @@ pub(super) struct RowGroup {
 }
 
 impl RoundedRows {
-    /// Rounds `x`, `[rows, inputs]`; `inputs` is a multiple of 32.
+    /// Rounds `x`, `[rows, inputs]`; `inputs` must be a multiple of 32.
     pub(super) fn round(&mut self, x: &[f32], inputs: usize, group: usize, wanted: Wanted) {
         let (rows, blocks, words) = (x.len() / inputs, inputs / BLOCK, wanted.form.words());
         let starts_per_block = BLOCK / wanted.sum_len;
@@ -203,7 +202,7 @@ impl RoundedRows {
         }
     }
 
-    /// The group that begins with row `first`, of rows of `inputs`.
+    /// Pointers to the group that starts with row `first`, for rows of `inputs`.
     pub(super) fn group(&self, first: usize, inputs: usize, wanted: Wanted) -> RowGroup {
         let blocks = inputs / BLOCK;
         RowGroup {
@@ -215,9 +214,9 @@ impl RoundedRows {
     }
 }
 
-/// d and q of a block.
+/// Scale d and integers q of a block.
 pub(super) fn round_block(x: &[f32; BLOCK]) -> (f32, [i8; BLOCK]) {
-    // Magnitudes are in the order of their bits, and the largest integer is found without branches.
+    // Magnitudes are ordered like their bits, and the largest integer is found without branches.
     let largest = x.iter().fold(0, |largest, x| largest.max(x.abs().to_bits()));
     let largest = f32::from_bits(largest);
     if largest < SMALLEST {
@@ -228,13 +227,13 @@ pub(super) fn round_block(x: &[f32; BLOCK]) -> (f32, [i8; BLOCK]) {
     (scale, x.map(|x| nearest(x * inverse)))
 }
 
-/// The nearest integer, ties to even, of −127.5 < x < 127.5; some integer for NaN.
+/// Nearest integer, ties to even, for −127.5 < x < 127.5; an arbitrary integer for NaN.
 fn nearest(x: f32) -> i8 {
     // Adding 1.5·2²³ leaves the integer in the low bits of the sum.
     (x + 12_582_912.0).to_bits() as i8
 }
 
-/// The sums over even and over odd indices.
+/// Sums over even and over odd indices.
 fn sums(q: &[i8]) -> [i32; 2] {
     let (pairs, _) = q.as_chunks::<2>();
     pairs.iter().fold([0, 0], |[even, odd], &[a, b]| [even + i32::from(a), odd + i32::from(b)])
@@ -244,7 +243,7 @@ fn pack_bytes(q: [i8; 4]) -> u32 {
     u32::from_le_bytes(q.map(|q| q as u8))
 }
 
-/// Both fit into 16 bits: |256·a − b| ≤ 257 · 127, and sums of 16 activations are smaller.
+/// Packs two numbers that fit into 16 bits: |256·a − b| ≤ 257 · 127, and sums of 16 activations are smaller.
 fn pack_words(low: i32, high: i32) -> u32 {
     u32::from(low as i16 as u16) | u32::from(high as i16 as u16) << 16
 }

@@ -1,4 +1,4 @@
-//! One oracle for every kernel: the definition in `products`, written out over the file's own blocks.
+//! Tests of every kernel against one reference: the definition in `products`, applied to the blocks of a file.
 
 use half::{bf16, f16};
 #[cfg(target_arch = "wasm32")]
@@ -13,7 +13,7 @@ use super::{
     rounded::{Activations, round_block},
 };
 
-/// Pseudo-random numbers that are the same everywhere (splitmix64).
+/// Pseudo-random numbers, equal on all platforms (splitmix64).
 struct Noise(u64);
 
 impl Noise {
@@ -25,13 +25,13 @@ impl Noise {
         z ^ z >> 31
     }
 
-    /// Uniform in [−1, 1).
+    /// Uniform number in [−1, 1).
     fn signed(&mut self) -> f32 {
         (self.next() >> 40) as f32 / (1u64 << 23) as f32 - 1.0
     }
 }
 
-/// Rows of a file: random bytes, sane scales of either sign.
+/// Rows of a file with random values and scales of moderate size and either sign.
 fn random_rows(format: Format, outputs: usize, inputs: usize, noise: &mut Noise) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..outputs * format.row_bytes(inputs)).map(|_| noise.next() as u8).collect();
     for block in bytes.chunks_exact_mut(format.block().1) {
@@ -51,7 +51,7 @@ fn random_rows(format: Format, outputs: usize, inputs: usize, noise: &mut Noise)
     bytes
 }
 
-/// A weight as integer, step and minimum: w = step · (q − offset) − minimum.
+/// Weight as integer, step and minimum: w = step · (q − offset) − minimum.
 struct Weight {
     q: i32,
     step: f32,
@@ -75,16 +75,16 @@ fn sixteenth(format: Format, block: &[u8], part: usize) -> (i32, i32) {
     (i32::from(low | (block[104 + part % 4] >> (part / 4 * 2) & 3) << 4) - 32, 0)
 }
 
-/// What the half bytes of `IQ4_NL` and `MXFP4` name.
+/// Values of the half bytes of `IQ4_NL` and `MXFP4`.
 const IQ4: [i32; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 const FP4: [i32; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
-/// The definition of a block format, one weight at a time.
+/// Definition of each format, one weight at a time.
 fn weight(format: Format, row: &[u8], index: usize) -> Weight {
     let (len, size) = format.block();
     let (block, i) = (&row[index / len * size..][..size], index % len);
     let half = |at: usize| f16::from_le_bytes([block[at], block[at + 1]]).to_f32();
-    // The i-th of 32 half bytes from `at` on: low halves first.
+    // Half byte i of 32 from `at` on: low halves first.
     let nibble = |at: usize| i32::from(block[at + i % 16] >> (i % 32 / 16 * 4) & 15);
     let bit = |at: usize, index: usize| i32::from(block[at + index / 8] >> (index % 8) & 1);
     match format {
@@ -145,7 +145,7 @@ fn weight(format: Format, row: &[u8], index: usize) -> Weight {
     }
 }
 
-/// One element of a product by the definition, to the last bit.
+/// One element of a product by the definition, exact to the last bit.
 fn element(format: Format, row: &[u8], x: &[f32]) -> f32 {
     let dense = |parity: usize| {
         let inputs = (parity..x.len()).step_by(2);
@@ -176,7 +176,7 @@ fn element(format: Format, row: &[u8], x: &[f32]) -> f32 {
     sum
 }
 
-/// The same for formats with an integer scale for each 16 inputs: one floating-point scale for 256.
+/// Element of a product for formats with an integer scale per 16 inputs and one floating-point scale per 256.
 fn element_of_sixteenths(format: Format, row: &[u8], x: &[f32]) -> f32 {
     let size = format.block().1;
     let mut sum = 0.0f32;
@@ -210,7 +210,7 @@ fn pack(format: Format, rows: &[u8], inputs: usize, isa: Isa) -> Matrix {
     matrix
 }
 
-/// Tile edges: outputs around a strip, rows around every group, inputs of one block and of several.
+/// Shapes at tile edges: outputs around a strip, rows around every group, inputs of one block and of several.
 const SHAPES: [(usize, usize, usize); 12] = [
     (1, 1, 1),
     (2, 15, 2),
@@ -236,7 +236,7 @@ fn every_kernel_gives_the_bits_of_the_definition() {
             let inputs = if dense { 31 * blocks + rows % 2 } else { format.block().0 * blocks };
             let weights = random_rows(format, outputs, inputs, &mut noise);
             let mut x: Vec<f32> = (0..rows * inputs).map(|_| noise.signed() * 3.0).collect();
-            // One block of zeros, one with a single large value, one too small to matter.
+            // Edge cases: a block of zeros, one with a single large value, one below the smallest magnitude.
             if !dense {
                 x[..32].fill(0.0);
                 x[inputs * (rows - 1)] = 1e4;
@@ -283,7 +283,7 @@ fn widened_rows_are_the_weights() {
     }
 }
 
-/// |Σ w·x − product| ≤ Σ_b Σ |w| · d_b/2 from rounding activations, and f32's rounding of the sums.
+/// Bound: |Σ w·x − product| ≤ Σ_b Σ |w| · d_b/2 from rounding activations, plus f32's rounding of the sums.
 #[test]
 fn products_are_within_their_bound_of_the_real_ones() {
     let mut noise = Noise(3);

@@ -2,9 +2,9 @@
 
 use crate::family::block::Activation;
 
-/// Σ aᵢ·bᵢ, summed in `LANES` interleaved partial sums that are then added pairwise.
+/// Computes Σ aᵢ·bᵢ in `LANES` interleaved partial sums, which are then added pairwise.
 ///
-/// `a` and `b` have the same length. The order of additions depends on that length only.
+/// `a` and `b` must have the same length. The order of additions only depends on that length.
 #[inline]
 pub(crate) fn dot<const LANES: usize>(a: &[f32], b: &[f32]) -> f32 {
     debug_assert_eq!(a.len(), b.len());
@@ -27,7 +27,7 @@ pub(crate) fn dot<const LANES: usize>(a: &[f32], b: &[f32]) -> f32 {
     lanes[0] + rest
 }
 
-/// `out += x`.
+/// Computes `out += x`, element by element.
 #[inline]
 pub(crate) fn add_assign(out: &mut [f32], x: &[f32]) {
     for (out, x) in out.iter_mut().zip(x) {
@@ -35,7 +35,7 @@ pub(crate) fn add_assign(out: &mut [f32], x: &[f32]) {
     }
 }
 
-/// `x *= scale`.
+/// Computes `x *= scale`, element by element.
 #[inline]
 pub(crate) fn scale_by(x: &mut [f32], scale: f32) {
     for x in x {
@@ -43,7 +43,7 @@ pub(crate) fn scale_by(x: &mut [f32], scale: f32) {
     }
 }
 
-/// The largest of some numbers that are not NaN.
+/// Maximum of numbers that are not NaN.
 #[inline]
 pub(super) fn maximum<const N: usize>(x: &[f32; N]) -> f32 {
     let mut lanes = [f32::NEG_INFINITY; 8];
@@ -55,7 +55,7 @@ pub(super) fn maximum<const N: usize>(x: &[f32; N]) -> f32 {
     lanes.into_iter().fold(f32::NEG_INFINITY, f32::max)
 }
 
-/// Σ xᵢ in eight interleaved partial sums that are then added pairwise.
+/// Computes Σ xᵢ in eight interleaved partial sums, which are then added pairwise.
 #[inline]
 pub(super) fn sum<const N: usize>(x: &[f32; N]) -> f32 {
     let mut lanes = [0.0f32; 8];
@@ -68,11 +68,10 @@ pub(super) fn sum<const N: usize>(x: &[f32; N]) -> f32 {
     ((a + e) + (c + g)) + ((b + f) + (d + h))
 }
 
-/// eˣ with a relative error below 3·10⁻⁷ for −87 ≤ x ≤ 88; arguments outside are clamped to that range.
+/// Computes eˣ with a relative error below 3·10⁻⁷ for −87 ≤ x ≤ 88; other arguments are clamped to that range.
 ///
-/// x = n·ln 2 + r with |r| ≤ ln 2 / 2, and e^r by its Taylor polynomial of degree 7, whose remainder is
-/// below r⁸/8! < 6·10⁻⁹. No branches and no calls, so that loops over it vectorise, and the same bits on
-/// every machine.
+/// x = n·ln 2 + r with |r| ≤ ln 2 / 2, and e^r is its Taylor polynomial of degree 7, whose remainder is below r⁸/8! <
+/// 6·10⁻⁹. Without branches and calls, loops over it vectorize, and every machine gets the same bits.
 #[inline]
 pub(crate) fn exp(x: f32) -> f32 {
     // Adding 1.5·2²³ rounds to the nearest integer and leaves it in the low bits of the sum.
@@ -97,7 +96,7 @@ pub(crate) fn exp(x: f32) -> f32 {
     series * power
 }
 
-/// `out = x / √(mean(x²) + epsilon) · scales` for each row of `x`, `[rows, scales.len()]`.
+/// Computes `out = x / √(mean(x²) + epsilon) · scales` for each row of `x`, `[rows, scales.len()]`.
 pub(crate) fn rms_norm(x: &[f32], scales: &[f32], epsilon: f32, out: &mut Vec<f32>) {
     out.resize(x.len(), 0.0);
     for (row, out) in x.chunks_exact(scales.len()).zip(out.chunks_exact_mut(scales.len())) {
@@ -108,7 +107,7 @@ pub(crate) fn rms_norm(x: &[f32], scales: &[f32], epsilon: f32, out: &mut Vec<f3
     }
 }
 
-/// [`rms_norm`] where it stands.
+/// Computes [`rms_norm`] in place.
 pub(crate) fn rms_norm_in_place(x: &mut [f32], scales: &[f32], epsilon: f32) {
     for row in x.chunks_exact_mut(scales.len()) {
         let factor = rms_factor(row, epsilon);
@@ -123,7 +122,7 @@ fn rms_factor(row: &[f32], epsilon: f32) -> f32 {
     1.0 / (mean_square + epsilon).sqrt()
 }
 
-/// `out = (x − mean(x)) / √(var(x) + epsilon) · scales + biases` for each row of `x`, `[rows, scales.len()]`.
+/// Computes `out = (x − mean(x)) / √(var(x) + epsilon) · scales + biases` for each row of `x`, `[rows, scales.len()]`.
 pub(crate) fn layer_norm(x: &[f32], scales: &[f32], biases: &[f32], epsilon: f32, out: &mut Vec<f32>) {
     out.resize(x.len(), 0.0);
     for (row, out) in x.chunks_exact(scales.len()).zip(out.chunks_exact_mut(scales.len())) {
@@ -138,7 +137,7 @@ pub(crate) fn layer_norm(x: &[f32], scales: &[f32], biases: &[f32], epsilon: f32
     }
 }
 
-/// Σ xᵢ in eight interleaved partial sums.
+/// Computes Σ xᵢ in eight interleaved partial sums.
 fn total(x: &[f32]) -> f32 {
     let (blocks, rest) = x.as_chunks::<8>();
     let mut lanes = [0.0f32; 8];
@@ -150,19 +149,19 @@ fn total(x: &[f32]) -> f32 {
     sum(&lanes) + rest.iter().sum::<f32>()
 }
 
-/// `row += biases` for each row of `x`, `[rows, biases.len()]`.
+/// Computes `row += biases` for each row of `x`, `[rows, biases.len()]`.
 pub(crate) fn add_to_rows(x: &mut [f32], biases: &[f32]) {
     x.chunks_exact_mut(biases.len()).for_each(|row| add_assign(row, biases));
 }
 
-/// `x = cap · tanh(x / cap)`.
+/// Computes `x = cap · tanh(x / cap)`, element by element.
 pub(crate) fn soft_cap(x: &mut [f32], cap: f32) {
     for x in x {
         *x = cap * (1.0 - 2.0 / (exp(2.0 * (*x / cap)) + 1.0));
     }
 }
 
-/// `gate = activation(gate) · up`.
+/// Computes `gate = activation(gate) · up`, element by element.
 pub(crate) fn gated(activation: Activation, gate: &mut [f32], up: &[f32]) {
     let gates = gate.iter_mut().zip(up);
     match activation {
@@ -172,7 +171,7 @@ pub(crate) fn gated(activation: Activation, gate: &mut [f32], up: &[f32]) {
     }
 }
 
-/// `x = activation(x)`.
+/// Computes `x = activation(x)`, element by element.
 pub(crate) fn activate(activation: Activation, x: &mut [f32]) {
     match activation {
         Activation::Silu => x.iter_mut().for_each(|x| *x = silu(*x)),
@@ -181,13 +180,13 @@ pub(crate) fn activate(activation: Activation, x: &mut [f32]) {
     }
 }
 
-/// x / (1 + e⁻ˣ)
+/// Computes the activation x / (1 + e⁻ˣ).
 #[inline]
 fn silu(x: f32) -> f32 {
     x / (1.0 + exp(-x))
 }
 
-/// ½x·(1 + tanh(y)) = x / (1 + e⁻²ʸ) with y = √(2/π)·(x + 0.044715x³).
+/// Computes ½x·(1 + tanh(y)) = x / (1 + e⁻²ʸ) with y = √(2/π)·(x + 0.044715x³).
 #[inline]
 fn gelu_tanh(x: f32) -> f32 {
     // −2·√(2/π)
@@ -221,7 +220,7 @@ mod tests {
             let a: Vec<f32> = (0..len).map(|i| i as f32 - 7.0).collect();
             let b: Vec<f32> = (0..len).map(|i| (i % 5) as f32).collect();
             let expected: f32 = a.iter().zip(&b).map(|(x, y)| x * y).sum();
-            // Small integers: every order of addition is exact.
+            // With small integers every order of addition is exact.
             assert_eq!(dot::<8>(&a, &b), expected);
             assert_eq!(dot::<32>(&a, &b), expected);
         }

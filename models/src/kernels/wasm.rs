@@ -1,6 +1,6 @@
-//! WebAssembly with 128-bit vectors: `simd128`, and what `relaxed-simd` adds to it.
+//! Kernel operations for WebAssembly with 128-bit vectors: `simd128`, optionally with `relaxed-simd`.
 //!
-//! [`wasm_products`](super::wasm_products) says which products there are.
+//! The products of bytes are in [`wasm_products`](super::wasm_products).
 
 use std::arch::wasm32::*;
 use std::marker::PhantomData;
@@ -25,8 +25,8 @@ impl<P: Products> Lanes for Wasm<P> {
     const SMALL_FORM: QuadForm = P::SMALL_FORM;
     const SIGN_FLIPS: u32 = P::SIGN_FLIPS;
     const ROWS: usize = P::ROWS;
-    // The compiler orders a longer run by outputs, not by quads, and engines have sixteen registers: unrolled, a third
-    // of the instructions move values to the stack and back.
+    // The compiler would order an unrolled loop by outputs instead of quads. Engines have 16 registers, so a third of
+    // the instructions would move values to and from the stack.
     const UNROLL: bool = false;
 
     #[inline(always)]
@@ -140,10 +140,11 @@ impl<P: Products> Lanes for Wasm<P> {
         unsafe { load(scales) }
     }
 
-    /// Of finite ones: infinities become 65536.
+    /// Converts finite values; infinities become 65536.
     #[inline(always)]
     unsafe fn f16(values: *const u8) -> Self::Floats {
-        // The bits of |x| · 2⁻¹¹², whose exponent is as far below f32's bias as it was below f16's; subnormals too.
+        // The bits of |x| · 2⁻¹¹², whose exponent is as far below f32's bias as it was below f16's; also for
+        // subnormals.
         std::array::from_fn(|i| {
             let wide = unsafe { i32x4_load_extend_i16x4(values.add(8 * i).cast()) };
             let bits = v128_and(i32x4_shl(wide, 13), i32x4_splat(0x8fff_e000_u32 as i32));

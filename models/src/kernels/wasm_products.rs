@@ -1,30 +1,30 @@
-//! WebAssembly's products of bytes: of words alone in `simd128`, and what `relaxed-simd` adds.
+//! Products of bytes in WebAssembly: by words in `simd128`, and directly in `relaxed-simd`.
 //!
-//! There is no product of bytes in simd128, only one of 16-bit numbers, so that signed bytes are multiplied as in AVX2:
-//! two to a word ([`QuadForm::Words`]).
+//! simd128 has no product of bytes, only one of 16-bit numbers. Signed bytes are therefore multiplied as in AVX2, two
+//! per word ([`QuadForm::Words`]).
 //!
-//! Relaxed SIMD has dot products of signed bytes with bytes of 7 bits. What the 8th bit means, and whether the sum of
-//! two products may saturate, is up to the engine; nothing here depends on it, because no operand has that bit set.
-//! What it does depend on is speed: x86-64 before AVX-VNNI makes the sums of four out of three instructions, of which
-//! one saturates, everybody else has an instruction for it. So a product whose result is up to the engine tells them
-//! apart, see [`dot_is_one_instruction`].
+//! Relaxed SIMD has dot products of signed bytes with 7-bit bytes. The meaning of the 8th bit, and saturation of the
+//! sum of two products, depend on the engine; results here do not, because no operand has that bit set. The speed does
+//! depend on the engine: x86-64 before AVX-VNNI computes sums of four with three instructions, one of which saturates,
+//! while other processors have a single instruction. They are distinguished by a product with an engine-dependent
+//! result, see [`dot_is_one_instruction`].
 
 use std::arch::wasm32::*;
 
 use super::rounded::QuadForm;
 
-/// Products of four outputs' bytes.
+/// Products of bytes for four outputs.
 #[allow(unsafe_code, reason = "raw reads; see `Lanes`")]
 pub(super) trait Products {
     /// Four weights for each of four outputs.
     type Weights: Copy;
-    /// A quad of activations, for every output.
+    /// Quad of activations, shared by all outputs.
     type Quad: Copy;
     /// Sums of four outputs.
     type Ints: Copy;
-    /// The same with half bytes.
+    /// Quad of activations for products with half bytes.
     type SmallQuad: Copy;
-    /// The same with half bytes.
+    /// Half bytes: four small weights for each of four outputs.
     type Halves: Copy;
 
     const FORM: QuadForm;
@@ -39,7 +39,7 @@ pub(super) trait Products {
     fn total(sums: Self::Ints) -> v128;
 
     fn halves(bytes: v128) -> Self::Halves;
-    /// What partial sums start from.
+    /// Start value of partial sums.
     #[inline(always)]
     fn start(start: i32) -> v128 {
         i32x4_splat(start)
@@ -50,7 +50,7 @@ pub(super) trait Products {
     fn factors<const BYTE: usize>(bytes: v128) -> v128;
     fn finish_scaled(sums: v128, factors: v128, ints: Self::Ints) -> Self::Ints;
     fn dot_pair(words: v128, x: v128) -> Self::Ints;
-    /// The entries of `table` that indices of 0 to 15 name.
+    /// Looks up indices of 0 to 15 in `table`.
     #[inline(always)]
     fn swizzle(table: v128, indices: v128) -> v128 {
         #[cfg(target_feature = "relaxed-simd")]
@@ -60,7 +60,7 @@ pub(super) trait Products {
     }
 }
 
-/// Products of words alone.
+/// Products by 16-bit words, in plain `simd128`.
 pub(super) struct Simd128;
 
 #[allow(unsafe_code, reason = "as the trait")]
@@ -141,7 +141,7 @@ impl Products for Simd128 {
     }
 }
 
-/// Relaxed products of small numbers, added up in 16 bits.
+/// Relaxed products of small numbers, summed in 16 bits.
 #[cfg(target_feature = "relaxed-simd")]
 pub(super) struct Relaxed;
 
@@ -203,7 +203,7 @@ impl Products for Relaxed {
 
     #[inline(always)]
     fn start(start: i32) -> v128 {
-        // Of the two partial sums, one starts from it.
+        // Only one of the two partial sums starts from it.
         i32x4_splat(start & 0xffff)
     }
 
@@ -214,7 +214,7 @@ impl Products for Relaxed {
 
     #[inline(always)]
     fn factors<const BYTE: usize>(bytes: v128) -> v128 {
-        // For both partial sums.
+        // Duplicated for both partial sums.
         i16x8_shr(i8x16_swizzle(bytes, const { spread([16, BYTE as u8, 16, BYTE as u8]) }), 8)
     }
 
@@ -229,7 +229,7 @@ impl Products for Relaxed {
     }
 }
 
-/// Relaxed products throughout: of signed bytes with the positive and with the negative part of activations.
+/// Relaxed products throughout: signed bytes times the positive and the negative parts of activations.
 #[cfg(target_feature = "relaxed-simd")]
 pub(super) struct RelaxedDot;
 
@@ -238,7 +238,7 @@ pub(super) struct RelaxedDot;
 impl Products for RelaxedDot {
     type Weights = v128;
     type Quad = [v128; 2];
-    /// What is to be added, and what is to be subtracted.
+    /// Sums to be added, and sums to be subtracted.
     type Ints = [v128; 2];
     type SmallQuad = v128;
     type Halves = v128;
@@ -315,21 +315,21 @@ impl Products for RelaxedDot {
     }
 }
 
-/// Whether the engine has an instruction for a relaxed dot product of four bytes.
+/// Returns whether the engine has a single instruction for a relaxed dot product of four bytes.
 ///
-/// Where it makes it out of several, the sum of two products saturates at 2¹⁵ − 1 once a byte has its 8th bit set. It
-/// does not in the single instructions of AVX-VNNI and of ARM.
+/// Engines that use several instructions saturate the sum of two products at 2¹⁵ − 1 if a byte has its 8th bit set. The
+/// single instructions of AVX-VNNI and of ARM do not.
 #[cfg(target_feature = "relaxed-simd")]
 pub(super) fn dot_is_one_instruction() -> bool {
-    // `black_box`, so that the engine answers, not the compiler.
+    // `black_box` makes the engine compute this at run time, instead of the compiler.
     let (left, right) = std::hint::black_box((i8x16_splat(127), i8x16_splat(-1)));
     let sums = i32x4_relaxed_dot_i8x16_i7x16_add(left, right, i32x4_splat(0));
     i32x4_extract_lane::<0>(sums) != 2 * i32::from(i16::MAX)
 }
 
-/// Indices that bring bytes of each output's four to where `bytes` says; 16 is zero.
+/// Indices that move bytes of each output's four to the positions in `bytes`; 16 gives zero.
 ///
-/// Only as a constant: computed where it is used it costs more than the product.
+/// Use this only in constants: at run time it would cost more than the product.
 const fn spread(bytes: [u8; 4]) -> v128 {
     let mut indices = [0; 4];
     let mut at = 0;

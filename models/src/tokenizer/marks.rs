@@ -1,10 +1,10 @@
-//! Marks of the special tokens that a template writes, which keep them apart from text that spells them.
+//! Marks of the special tokens that a template writes, to tell them from text that spells them.
 //!
-//! A message may spell a special token in many ways: as it is, in characters that the normalizer makes into it, or in
-//! parts that meet only in the prompt. So a prompt is not searched for special tokens. The template's own are written
-//! as *marks*, sequences of Unicode's noncharacters, which no message can hold; a [`MarkedEncoder`] gives marks their
-//! ids and reads everything else as text. It is the tokenizer itself (its model, its normalizer, its pre-tokenizer)
-//! with another list of added tokens, so text between marks has the ids that it has between special tokens.
+//! A message may spell a special token in many ways: literally, in characters that the normalizer maps to it, or in
+//! parts that meet only in the prompt. Therefore a prompt is not searched for special tokens. Those of the template are
+//! written as *marks*, sequences of Unicode noncharacters, which are removed from messages. A [`MarkedEncoder`] maps
+//! marks to their ids and reads everything else as text. It is the same tokenizer (model, normalizer, pre-tokenizer)
+//! with another list of added tokens, so text between marks gets the same ids as between special tokens.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -20,22 +20,22 @@ use tokenizers::{
 use super::spelling::fallback_byte;
 use crate::error::EncodeError;
 
-/// A mark begins with the first noncharacter of this block, ends with the second, and between them has the number of
-/// its token in digits, which are the others.
+/// First noncharacter of the block that marks use. A mark begins with the first of the block and ends with the second.
+/// In between is the number of its token, with the following noncharacters as digits.
 const FIRST: char = '\u{fdd0}';
 const BEGIN: char = FIRST;
 const END: char = '\u{fdd1}';
 const DIGITS: u32 = 28;
 const DIGIT_ZERO: u32 = 0xfdd2;
-/// Stands for a character of a message that a special token must not take.
+/// Placeholder for a character of a message that must not become part of a special token.
 pub(crate) const VEIL: char = '\u{fdef}';
 
 /// The special tokens of a tokenizer and their marks.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Marks {
-    /// The longest first, so that of two tokens with one beginning the longer one is found.
+    /// Longest first, so that a token is found before its prefixes.
     tokens: Vec<Marked>,
-    /// The characters of all of them that are punctuation.
+    /// Punctuation characters that occur in special tokens.
     punctuation: HashSet<char>,
 }
 
@@ -58,13 +58,13 @@ impl Marks {
         Self { punctuation, tokens: tokens.collect() }
     }
 
-    /// The mark of a token, if it is special; else its text.
+    /// Mark of a special token; other tokens are returned unchanged.
     pub(crate) fn mark_of<'a>(&'a self, token: &'a str) -> &'a str {
         self.tokens.iter().find(|marked| marked.token.content == token).map_or(token, |marked| &marked.mark)
     }
 
-    /// The source of a template with a mark for each special token that is spelled out in it. Within the tags of Jinja
-    /// those are left that could be a part of its syntax.
+    /// Replaces each special token in the source of a template by its mark. Within Jinja tags, tokens that could be
+    /// syntax are left.
     pub(crate) fn in_template(&self, source: &str) -> String {
         let (mut out, mut rest) = (String::with_capacity(source.len()), source);
         while let Some(begin) = rest.find("{{").into_iter().chain(rest.find("{%")).min() {
@@ -78,27 +78,26 @@ impl Marks {
         out + &self.marked(rest, rest, |_| true)
     }
 
-    /// Checks if a text spells a special token.
+    /// Returns whether a text spells a special token.
     pub(crate) fn are_spelled_in(&self, text: &str) -> bool {
         self.tokens.iter().any(|marked| text.contains(&marked.token.content))
     }
 
-    /// The prompt with marks for the special tokens that the template has put together itself, such as `<|user|>` out
-    /// of `<|` and a role. `veiled` is the same prompt, written of messages whose punctuation is [veiled](Self::veil):
-    /// what is spelled there is the template's. If the template has written something else of those, nothing is marked:
-    /// it stays text.
+    /// Marks the special tokens of a prompt that the template composed itself, such as `<|user|>` from `<|` and a role.
+    /// `veiled` is the prompt of the same messages with their punctuation [veiled](Self::veil), so tokens spelled in it
+    /// come from the template. If the two prompts differ otherwise, nothing is marked and all stays text.
     pub(crate) fn composed(&self, prompt: &str, veiled: &str) -> String {
         let same = prompt.chars().map(|c| self.veil(c)).eq(veiled.chars().map(|c| self.veil(c)));
         if same { self.marked(veiled, prompt, |token| token.contains(is_punctuation)) } else { prompt.to_owned() }
     }
 
-    /// The character, or [`VEIL`] if it is punctuation of a special token.
+    /// Maps punctuation of special tokens to [`VEIL`], other characters to themselves.
     pub(crate) fn veil(&self, c: char) -> char {
         if self.punctuation.contains(&c) { VEIL } else { c }
     }
 
-    /// The characters of `shown` with a mark for each wanted token that `spelled` has in its place. Both have as many
-    /// characters.
+    /// Copies `shown`, replacing each wanted token that `spelled` has at the same place by its mark. Both have the same
+    /// number of characters.
     fn marked(&self, spelled: &str, shown: &str, is_wanted: fn(&str) -> bool) -> String {
         let is_there = |token: &str| is_wanted(token) && spelled.contains(token);
         let tokens: Vec<&Marked> = self.tokens.iter().filter(|marked| is_there(&marked.token.content)).collect();
@@ -121,12 +120,12 @@ impl Marks {
     }
 }
 
-/// The text without the noncharacters that marks are made of.
+/// Removes the noncharacters that marks consist of.
 pub(crate) fn without_marks(text: &str) -> String {
     text.replace(|c| (FIRST..=VEIL).contains(&c), "")
 }
 
-/// Checks if a token can only be part of a string literal: it is in brackets of some kind, as nearly all are.
+/// Returns whether a token can only be part of a string literal: it is in brackets of some kind, as almost all are.
 fn is_no_syntax(token: &str) -> bool {
     let is_bracket = |c: Option<char>| c.is_some_and(|c| !c.is_alphanumeric() && !c.is_whitespace());
     token.chars().count() > 2
@@ -154,10 +153,10 @@ fn mark(mut number: u32) -> String {
 
 type Encoder = TokenizerImpl<TextModel, NormalizerWrapper, PreTokenizerWrapper, PostProcessorWrapper, DecoderWrapper>;
 
-/// Encodes text with marks.
+/// Encoder for text with marks.
 pub(super) struct MarkedEncoder {
     encoder: Encoder,
-    /// The ids of added tokens by those that the encoder gives them.
+    /// Ids of added tokens by their ids in `encoder`.
     ids: HashMap<u32, u32>,
 }
 
@@ -173,7 +172,7 @@ impl MarkedEncoder {
             (*id, token)
         });
         let tokens: Vec<(u32, AddedToken)> = text.into_iter().chain(marks).collect();
-        // They fail for a normalizer that fails on an added token, with which the tokenizer could not be read.
+        // These fail only if the normalizer fails on an added token, and then the tokenizer could not have been loaded.
         let _ = encoder.with_normalizer(tokenizer.get_normalizer().cloned());
         let _ = encoder.add_tokens(tokens.iter().map(|(_, token)| token.clone()));
         let ids = tokens.iter().filter_map(|(id, token)| Some((encoder.token_to_id(&token.content)?, *id)));
@@ -186,8 +185,8 @@ impl MarkedEncoder {
     }
 }
 
-/// The model of a tokenizer, which writes no special token for a text that spells it: SentencePiece's vocabularies hold
-/// `</s>` beside the pieces of text.
+/// Model of a tokenizer that produces no special token for text that spells it. SentencePiece vocabularies hold `</s>`
+/// among the pieces of text.
 struct TextModel {
     tokenizer: Arc<tokenizers::Tokenizer>,
 }
@@ -197,7 +196,7 @@ impl TextModel {
         self.tokenizer.get_model()
     }
 
-    /// The same text in tokens that are not special.
+    /// Splits the text of a special token into ordinary tokens.
     fn as_text(&self, token: Token, text: &str) -> tokenizers::Result<Vec<Token>> {
         let mut characters = text.chars();
         let is_one = characters.next().is_some() && characters.as_str().is_empty();
@@ -236,7 +235,7 @@ impl Model for TextModel {
         }
         let mut out = Vec::with_capacity(tokens.len());
         for token in tokens {
-            // Tokens for what is unknown are special too, but are not spelled.
+            // The token for unknown text is special too, but the text does not spell it.
             match sequence.get(token.offsets.0..token.offsets.1) {
                 Some(text) if text == token.value && added.is_special_token(text) => {
                     out.extend(self.as_text(token, text)?);
@@ -259,7 +258,7 @@ impl Model for TextModel {
         self.model().get_vocab()
     }
 
-    /// A number larger than every id, so that the ids of marks are free.
+    /// Larger than every id, so that the ids of marks are free.
     fn get_vocab_size(&self) -> usize {
         1 << 31
     }

@@ -1,28 +1,28 @@
-//! Bytes and characters in the tokens of a vocabulary.
+//! Mapping between the tokens of a vocabulary and bytes or characters.
 
 use tokenizers::{DecoderWrapper, Tokenizer};
 
-/// The part of a text that a token is.
+/// Contribution of a token to a text.
 pub(super) enum Part {
-    /// Bytes, which may be a part of a character.
+    /// Bytes, possibly part of a character.
     Bytes(Vec<u8>),
-    /// Whole characters, by the configured decoder.
+    /// Whole characters, produced by the configured decoder.
     Text,
 }
 
-/// The spelling of bytes in a vocabulary.
+/// Representation of bytes in a vocabulary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Spelling {
-    /// Every token is a string of bytes, each written as a character.
+    /// Every token is a string of bytes, each stored as one character.
     ByteLevel,
-    /// Tokens of the form `<0x41>` are bytes, and others are text.
+    /// Tokens of the form `<0x41>` are bytes; all others are text.
     ByteFallback,
-    /// All tokens are text.
+    /// All tokens are text, without byte tokens.
     Text,
 }
 
 impl Spelling {
-    /// The part of a text that a token is; `None` for special and unknown tokens.
+    /// Contribution of a token to a text; `None` for special and unknown tokens.
     pub(super) fn part(self, tokenizer: &Tokenizer, id: u32) -> Option<Part> {
         let token = tokenizer.id_to_token(id)?;
         if tokenizer.get_added_vocabulary().is_special_token(&token) {
@@ -54,7 +54,7 @@ impl Spelling {
     }
 }
 
-/// Checks if a decoder, or one nested in it, is of a kind.
+/// Returns whether `is` holds for a decoder or for one nested in it.
 fn contains(decoder: &DecoderWrapper, is: fn(&DecoderWrapper) -> bool) -> bool {
     match decoder {
         DecoderWrapper::Sequence(sequence) => sequence.get_decoders().iter().any(|decoder| contains(decoder, is)),
@@ -62,7 +62,7 @@ fn contains(decoder: &DecoderWrapper, is: fn(&DecoderWrapper) -> bool) -> bool {
     }
 }
 
-/// The byte of a token of the form `<0x41>`.
+/// Byte of a token of the form `<0x41>`.
 pub(super) fn fallback_byte(token: &str) -> Option<u8> {
     let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
     match digits.len() {
@@ -71,8 +71,8 @@ pub(super) fn fallback_byte(token: &str) -> Option<u8> {
     }
 }
 
-/// The byte that a character stands for in byte-level vocabularies: printable characters of Latin-1 stand for
-/// themselves, the other 68 bytes, in ascending order, for the characters from U+0100.
+/// Byte for which a character stands in byte-level vocabularies. Printable Latin-1 characters stand for themselves; the
+/// characters from U+0100 stand for the other 68 bytes in ascending order.
 fn byte_of(c: char) -> Option<u8> {
     let printable = |byte: &u8| matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
     match u32::from(c) {

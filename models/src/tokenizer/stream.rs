@@ -1,32 +1,32 @@
-//! Token ids to text, one by one.
+//! Incremental detokenization of token ids to text.
 //!
-//! The text of a token depends on what stands to its left: SentencePiece's `▁upon` is `upon` at the beginning of a
-//! text and ` upon` after another token, and a character may be the bytes of several tokens. A [`TextStream`] knows the
-//! left context, which for a completion is the prompt. For well-formed text it gives what the tokenizers crate's
-//! `DecodeStream` gives.
+//! The text of a token depends on its left context: SentencePiece's `▁upon` is `upon` at the beginning of a text and `
+//! upon` after another token, and a character may consist of several tokens. A [`TextStream`] keeps the left context,
+//! which for a completion is the prompt. For well-formed text its output equals that of the tokenizers crate's
+//! `DecodeStream`.
 
 use super::{Tokenizer, spelling::Part};
 
-/// Decodes token by token without ever giving half a character.
+/// Decoder for one token at a time that never returns part of a character.
 ///
-/// All pieces together, [`finish`](Self::finish) included, are what [`Tokenizer::decode`] gives for all ids.
+/// The pieces together, including [`finish`](Self::finish), equal [`Tokenizer::decode`] of all ids.
 #[derive(Debug, Clone, Default)]
 pub struct TextStream {
-    /// Bytes that do not yet make a character, fewer than four.
+    /// Bytes of an incomplete character, fewer than four.
     pending: Vec<u8>,
-    /// The last token with a text, which says how the next one joins on.
+    /// Last token with a text, which determines how the next one is joined.
     context: Option<u32>,
 }
 
 impl TextStream {
-    /// A stream at the beginning of a text.
+    /// Creates a stream at the beginning of a text.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A stream that continues a prompt, of which it gives no text. A character that the prompt has begun is given
-    /// whole.
+    /// Creates a stream that continues a prompt. The prompt's own text is not returned, except that a character it has
+    /// begun is returned whole.
     #[must_use]
     pub fn after(tokenizer: &Tokenizer, prompt: &[u32]) -> Self {
         let mut stream = Self::new();
@@ -39,7 +39,7 @@ impl TextStream {
         stream
     }
 
-    /// The text that has become certain with the token `id`; often the token's own, sometimes none.
+    /// Adds token `id` and returns the text that has become certain: often the token's own, sometimes none.
     pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> String {
         let Some(part) = tokenizer.part(id) else { return String::new() };
         let context = self.context.replace(id);
@@ -56,8 +56,8 @@ impl TextStream {
         }
     }
 
-    /// The text of the token `id` alone, were it the next: U+FFFD for bytes that make no character by themselves,
-    /// nothing for a special token.
+    /// Text of token `id` alone if it came next: U+FFFD for bytes that do not form a character, nothing for a special
+    /// token.
     #[must_use]
     pub fn text_of(&self, tokenizer: &Tokenizer, id: u32) -> String {
         match tokenizer.part(id) {
@@ -67,18 +67,18 @@ impl TextStream {
         }
     }
 
-    /// What remains at the end of the text: U+FFFD for an incomplete character.
+    /// Ends the text and returns the rest: U+FFFD for an incomplete character.
     pub fn finish(&mut self) -> String {
         String::from_utf8_lossy(&std::mem::take(&mut self.pending)).into_owned()
     }
 }
 
-/// The most bytes of a character in UTF-8.
+/// Maximum number of bytes of a character in UTF-8.
 const MOST_BYTES: usize = 4;
 
 impl Tokenizer {
-    /// The text of `ids`. Special tokens and ids outside the vocabulary give no text; bytes that are not UTF-8
-    /// become U+FFFD.
+    /// Decodes the tokens `ids` to text. Special tokens and ids outside the vocabulary have no text; bytes that are not
+    /// UTF-8 become U+FFFD.
     #[must_use]
     pub fn decode(&self, ids: &[u32]) -> String {
         let mut stream = TextStream::new();
@@ -91,9 +91,9 @@ impl Tokenizer {
         self.spelling.part(&self.inner, id)
     }
 
-    /// The text that a token of whole characters adds after another token, or at the beginning of a text.
+    /// Text that a token of whole characters adds after token `context`, or at the beginning of a text.
     fn joined_to(&self, context: Option<u32>, id: u32) -> String {
-        // A decoder fails only on a malformed configuration, for which there is no text to give.
+        // A decoder fails only on a malformed configuration, for which there is no text.
         let text = |ids: &[u32]| self.inner.decode(ids, true).unwrap_or_default();
         match context {
             None => text(&[id]),
@@ -102,7 +102,7 @@ impl Tokenizer {
     }
 }
 
-/// Takes all complete characters, and U+FFFD for bytes that cannot become one, from the front of `pending`.
+/// Takes all complete characters from the front of `pending`, and U+FFFD for bytes that cannot become one.
 fn take_characters(pending: &mut Vec<u8>) -> String {
     let mut text = String::new();
     let mut used = 0;
@@ -110,7 +110,7 @@ fn take_characters(pending: &mut Vec<u8>) -> String {
         text.push_str(chunk.valid());
         used += chunk.valid().len();
         let invalid = chunk.invalid();
-        // At the very end, bytes that could still be continued stay.
+        // Bytes at the very end that could still be continued are kept.
         let incomplete = used + invalid.len() == pending.len()
             && std::str::from_utf8(invalid).is_err_and(|error| error.error_len().is_none());
         if !invalid.is_empty() && !incomplete {

@@ -7,7 +7,7 @@ import pathlib
 import sentencepiece
 
 HERE = pathlib.Path(__file__).parent
-corpus = (HERE.parents[2] / "cloud" / "src" / "reproduce" / "tale.txt").read_text().splitlines()
+corpus = (HERE.parents[2] / "pair" / "tale.txt").read_text().splitlines()
 model = io.BytesIO()
 sentencepiece.SentencePieceTrainer.train(
     sentence_iterator=iter(corpus), model_writer=model, model_type="bpe", vocab_size=600, byte_fallback=True,

@@ -1,31 +1,15 @@
 //! Logits do not depend on how tokens are grouped into calls: equality of bits, no tolerance.
 
 use outrider_models::{Chunk, KvCache, Model};
+use outrider_testing::logits::{assert_same_bits, logits_at_all};
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
-use crate::fixture::{BLOCKS, DRAFT, TARGET, gguf, logits_at_all, wide_models};
+use crate::fixture::{self, TARGET, gguf, tokens};
 
 /// Every kind of weight, the pair, and rows wide enough for every kernel.
-fn models() -> Vec<Model> {
-    let mut models: Vec<Model> = BLOCKS.iter().map(|(_, bytes)| gguf(bytes)).collect();
-    models.push(gguf(DRAFT));
-    models.push(gguf(TARGET));
-    models.extend(wide_models());
-    models
-}
-
-fn tokens(count: usize, seed: u32) -> Vec<u32> {
-    (0..count as u32).map(|i| (i * 17 + seed * 29 + i * i * 3) % 61).collect()
-}
-
-fn bits(rows: &[Vec<f32>]) -> Vec<Vec<u32>> {
-    rows.iter().map(|row| row.iter().map(|x| x.to_bits()).collect()).collect()
-}
-
-fn assert_same_bits(actual: &[Vec<f32>], expected: &[Vec<f32>]) {
-    assert!(expected.iter().flatten().all(|x| x.is_finite()));
-    assert!(bits(actual) == bits(expected), "logits differ");
+fn models() -> impl Iterator<Item = Model> {
+    fixture::models().into_iter().chain([gguf(TARGET)])
 }
 
 #[test]

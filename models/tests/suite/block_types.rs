@@ -3,20 +3,21 @@
 use std::io::Cursor;
 
 use outrider_models::{LoadError, Model};
+use outrider_testing::{
+    elements::{WIDTH, files},
+    gguf::TYPES,
+    logits::{compare, logits_at_all},
+};
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
-use crate::{
-    blocks::{self, TYPES, WIDTH},
-    fixture::{gguf, logits_at_all},
-    tolerance::compare,
-};
+use crate::fixture::gguf;
 
 #[test]
 fn every_type_agrees_with_its_widened_weights() {
     let tokens: Vec<u32> = (0..20).map(|i| i * 31 % 70).collect();
     for (element, _, block_len, _) in TYPES {
-        let [rows, expected] = blocks::files(element).map(|file| {
+        let [rows, expected] = files(element).map(|file| {
             let model = gguf(&file);
             logits_at_all(&model, &mut model.new_cache(), &tokens)
         });
@@ -43,7 +44,7 @@ fn blocks_are_as_long_as_their_definition_has_them() {
 #[test]
 fn corrupt_files_of_block_types_are_errors_or_models() {
     for (element, ..) in TYPES.into_iter().filter(|&(_, _, block_len, _)| block_len > 1) {
-        let [file, _] = blocks::files(element);
+        let [file, _] = files(element);
         for step in 0..50 {
             let len = (file.len() - 64) * step / 49;
             let loaded = Model::from_gguf(&mut Cursor::new(&file[..len]));
@@ -52,7 +53,8 @@ fn corrupt_files_of_block_types_are_errors_or_models() {
         // Weights of any bits: NaN, infinities and the largest exponent among their scales.
         for byte in [0x00, 0x01, 0x7f, 0xff] {
             let mut file = file.clone();
-            let data = file.len() - 3 * 4 * WIDTH - 70 * WIDTH / 4;
+            // The end of the last matrix and the beginning of the last norm.
+            let data = file.len() - 4 * WIDTH - 70 * WIDTH / 4;
             file[data..][..5000].fill(byte);
             let model = gguf(&file);
             logits_at_all(&model, &mut model.new_cache(), &[1, 69, 3]);

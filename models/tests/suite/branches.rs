@@ -1,10 +1,11 @@
 //! What may follow a text in another way, read in the same pass, has the bits of a text of its own.
 
 use outrider_models::{Chunk, KvCache, Model, ModelError};
+use outrider_testing::logits::{bits, logits_at_all};
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
-use crate::fixture::{BLOCKS, DRAFT, gguf, logits_at_all, wide_models};
+use crate::fixture::{BLOCKS, DRAFT, gguf, models, tokens};
 
 /// A text of `past` tokens, `own` tokens of its line behind them, and branches: the line that each leaves, behind how
 /// many tokens, and its length.
@@ -57,19 +58,6 @@ impl Tree {
         }
         cache
     }
-}
-
-fn tokens(count: usize, seed: u32) -> Vec<u32> {
-    (0..count as u32).map(|i| (i * 17 + seed * 29 + i * i * 3) % 61).collect()
-}
-
-fn models() -> Vec<Model> {
-    let blocks = BLOCKS.iter().map(|(_, bytes)| gguf(bytes));
-    blocks.chain([gguf(DRAFT)]).chain(wide_models()).collect()
-}
-
-fn bits<'r>(rows: impl IntoIterator<Item = &'r [f32]>) -> Vec<Vec<u32>> {
-    rows.into_iter().map(|row| row.iter().map(|x| x.to_bits()).collect()).collect()
 }
 
 /// The rows of a text from a position on, read alone.

@@ -4,10 +4,11 @@
 use std::io::Cursor;
 
 use outrider_models::{LoadError, Model};
+use outrider_testing::{llama::random, logits::logits_at_all};
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
-use crate::fixture::{BLOCKS, DRAFT, logits_at_all};
+use crate::fixture::{BLOCKS, DRAFT};
 
 fn load(bytes: &[u8]) -> Result<Model, LoadError> {
     Model::from_gguf(&mut Cursor::new(bytes))
@@ -55,11 +56,8 @@ fn every_truncation_is_an_error() {
 
 #[test]
 fn flipped_bits_never_panic() {
-    let mut state = 7u64;
-    let mut random = |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (state >> 33) as usize % below
-    };
+    let mut seed = 7;
+    let mut random = |below: usize| random(&mut seed) as usize % below;
     let mut loaded = 0;
     for (bytes, header, rounds) in [(BLOCKS[2].1, 2048, 6000), (BLOCKS[1].1, 2048, 2000), (DRAFT, 2048, 300)] {
         for _ in 0..rounds {

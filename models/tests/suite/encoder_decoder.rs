@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 
 use outrider_models::{Chunk, EncoderDecoder, KvCache, LoadError, Model, ModelError, Scratch, Source, SourceChunk};
+use outrider_testing::{
+    encoder_decoders::goldens,
+    gguf::bytes,
+    golden::{Golden, Weight, safetensors},
+    llama::random,
+    logits::{argmax, assert_same_bits, compare},
+};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
-
-use crate::{
-    container::random,
-    encoder_decoders::{Golden, Weight, goldens, safetensors},
-    tolerance::{argmax, compare},
-};
 
 /// Largest |a − b| / max |b| of a row: sums of f32 in another order, through a few layers.
 const TOLERANCE: f32 = 1e-4;
@@ -31,7 +32,7 @@ fn gguf(bytes: &[u8]) -> Result<EncoderDecoder, LoadError> {
 
 /// Both containers of a model, as far as there are two.
 fn containers(golden: &Golden) -> Vec<(&'static str, EncoderDecoder)> {
-    let gguf = golden.gguf().map(|file| ("GGUF", gguf(&file.finish()).unwrap()));
+    let gguf = golden.t5().map(|file| ("GGUF", gguf(&file.finish()).unwrap()));
     [("safetensors", checkpoint(golden))].into_iter().chain(gguf).collect()
 }
 
@@ -60,14 +61,6 @@ fn error(model: &EncoderDecoder, golden: &Golden, tolerance: f32) -> Result<f32,
 
 fn tokens(count: usize, seed: u32) -> Vec<u32> {
     (0..count as u32).map(|i| (i * 17 + seed * 29 + i * i * 3) % 41).collect()
-}
-
-fn assert_same_bits(actual: &[Vec<f32>], expected: &[Vec<f32>]) {
-    let bits = |rows: &[Vec<f32>]| -> Vec<Vec<u32>> {
-        rows.iter().map(|row| row.iter().map(|x| x.to_bits()).collect()).collect()
-    };
-    assert!(expected.iter().flatten().all(|x| x.is_finite()));
-    assert!(bits(actual) == bits(expected), "logits differ");
 }
 
 /// `cargo test -p outrider-models encoder_decoder -- --nocapture` prints the table of the greatest errors.
@@ -252,26 +245,26 @@ fn other_element_types_agree_with_their_widened_weights() {
         weight.values.iter_mut().for_each(|x| *x /= 8.0);
     }
     for weight in weights.iter_mut().filter(|weight| is_of_blocks(weight)) {
-        let mut bytes = Vec::new();
+        let mut blocks = Vec::new();
         for block in weight.values.chunks_exact_mut(32) {
             let greatest = block.iter().fold(0.0f32, |greatest, x| greatest.max(x.abs()));
             let scale = f16::from_f32(greatest / 127.0);
-            bytes.extend(scale.to_le_bytes());
+            blocks.extend(scale.to_le_bytes());
             for x in block {
                 let number = (*x / scale.to_f32()).round().clamp(-127.0, 127.0);
-                bytes.extend((number as i8).to_le_bytes());
+                blocks.extend((number as i8).to_le_bytes());
                 *x = scale.to_f32() * number;
             }
         }
-        stored.insert(weight.name.clone(), bytes);
+        stored.insert(weight.name.clone(), blocks);
     }
     assert!(stored.len() > 20);
     let of_blocks = |weight: &Weight| match stored.get(&weight.name) {
-        Some(bytes) => (8, bytes.clone()),
-        None => (0, weight.bytes()),
+        Some(blocks) => (8, blocks.clone()),
+        None => (0, bytes(&weight.values)),
     };
-    let model = gguf(&golden.gguf_of(&weights, of_blocks).unwrap().finish()).unwrap();
-    let widened = gguf(&golden.gguf_of(&weights, |weight| (0, weight.bytes())).unwrap().finish()).unwrap();
+    let model = gguf(&golden.t5_of(&weights, of_blocks).unwrap().finish()).unwrap();
+    let widened = gguf(&golden.t5_of(&weights, |weight| (0, bytes(&weight.values))).unwrap().finish()).unwrap();
     for (row, expected) in golden_rows(&model, golden).iter().zip(golden_rows(&widened, golden)) {
         compare(row, &expected, 6e-2).unwrap();
     }
@@ -287,7 +280,7 @@ fn unknown_settings_are_refused_by_name() {
         assert!(is_named, "{found}");
         with(golden, &[("new_kind_of_attention", json!(null)), ("torch_dtype", json!("bfloat16"))]).unwrap();
     }
-    let mut file = all[0].gguf().unwrap();
+    let mut file = all[0].t5().unwrap();
     file.f32("t5.rope.freq_base", 10_000.0);
     let found = gguf(&file.finish()).err().unwrap();
     assert!(matches!(&found, LoadError::UnknownSetting { key, .. } if key == "t5.rope.freq_base"), "{found}");
@@ -321,11 +314,11 @@ fn what_is_not_computed_is_refused() {
         let found = with(&all[0], &[(key, value)]).err();
         assert!(matches!(found, Some(LoadError::InvalidSetting { .. })), "{key}: {found:?}");
     }
-    let mut file = all[0].gguf().unwrap();
+    let mut file = all[0].t5().unwrap();
     file.u32("t5.attention.head_count_kv", 2);
     assert!(matches!(gguf(&file.finish()).err(), Some(LoadError::Unsupported { .. })));
     // A bias in each block is umT5's.
-    let mut file = all[0].gguf().unwrap();
+    let mut file = all[0].t5().unwrap();
     file.tensor("enc.blk.1.attn_rel_b.weight", &[32, 4], 0, &[0; 512]);
     let found = gguf(&file.finish()).err();
     let is_named =
@@ -378,7 +371,7 @@ fn a_model_without_an_encoder_is_another() {
     let golden = &goldens()[0];
     let found = [
         Model::from_safetensors(&golden.config_with(&[]), &safetensors(&golden.weights(), "F32")).err(),
-        Model::from_gguf(&mut &*golden.gguf().unwrap().finish()).err(),
+        Model::from_gguf(&mut &*golden.t5().unwrap().finish()).err(),
     ];
     for found in found.map(Option::unwrap) {
         assert!(matches!(&found, LoadError::EncoderDecoder { found } if found == "t5"), "{found:?}");
@@ -421,7 +414,7 @@ fn a_batch_that_is_wrong_changes_nothing() {
 #[test]
 fn hostile_files_give_errors() {
     let golden = &goldens()[1];
-    let whole = golden.gguf().unwrap().finish();
+    let whole = golden.t5().unwrap().finish();
     for step in 0..100 {
         let len = (whole.len() - 64) * step / 99;
         assert!(gguf(&whole[..len]).is_err(), "loaded {len} of {} bytes", whole.len());

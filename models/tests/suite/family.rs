@@ -1,17 +1,14 @@
 //! Every family, container by container, against transformers.
 
-use std::collections::BTreeMap;
-
 use outrider_models::{Chunk, LoadError, Model};
+use outrider_testing::{
+    families::{assert_greedy_texts_of_transformers, assert_logits_of_transformers, goldens},
+    golden::Golden,
+    logits::{compare, logits_at_all, on_cpu},
+};
 use serde_json::json;
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
-
-use crate::{
-    families::{Golden, goldens},
-    fixture::logits_at_all,
-    tolerance::{argmax, compare},
-};
 
 /// Largest |a − b| / max |b| of a row: sums of f32 in another order, through a few layers.
 const TOLERANCE: f32 = 1e-4;
@@ -27,44 +24,17 @@ fn containers(golden: &Golden) -> Vec<(&'static str, Model)> {
     [("safetensors", checkpoint(golden))].into_iter().chain(gguf).collect()
 }
 
-/// The table of the greatest errors; `cargo test -p outrider-models families -- --nocapture` prints it.
+/// `cargo test -p outrider-models families -- --nocapture` prints the table of the greatest errors.
 #[test]
-#[allow(clippy::print_stdout, reason = "the table is for readers")]
 fn every_family_has_the_logits_of_transformers() {
-    let mut table: BTreeMap<(String, &str), (usize, f32)> = BTreeMap::new();
-    for (index, golden) in goldens().iter().enumerate() {
-        for (container, model) in containers(golden) {
-            let rows = logits_at_all(&model, &mut model.new_cache(), &golden.tokens);
-            for (row, expected) in golden.rows.iter().zip(&golden.logits) {
-                let error = compare(&rows[*row], expected, TOLERANCE);
-                let error = error.unwrap_or_else(|e| panic!("{} {index} {container} row {row}: {e}", golden.family));
-                let (count, greatest) = table.entry((golden.family.clone(), container)).or_default();
-                (*count, *greatest) = (*count + 1, greatest.max(error));
-            }
-        }
-    }
-    println!("| family | container | rows | greatest relative error |\n|---|---|--:|--:|");
-    for ((family, container), (count, error)) in &table {
-        println!("| {family} | {container} | {count} | {error:.1e} |");
-    }
-    let with_gguf = table.keys().filter(|(_, container)| *container == "GGUF").count();
-    assert_eq!((table.len() - with_gguf, with_gguf), (15, 13), "families in safetensors and in GGUF");
+    assert_logits_of_transformers(&containers, TOLERANCE, |model, tokens| on_cpu(model, tokens, tokens.len()));
 }
 
 #[test]
 fn greedy_texts_are_those_of_transformers() {
-    for (index, golden) in goldens().iter().enumerate() {
-        for (container, model) in containers(golden) {
-            let mut cache = model.new_cache();
-            let mut next = golden.tokens.clone();
-            for expected in &golden.greedy {
-                let rows = logits_at_all(&model, &mut cache, &next);
-                let token = argmax(rows.last().unwrap()) as u32;
-                assert_eq!(token, *expected, "{} {index} {container} after {}", golden.family, cache.len());
-                next = vec![token];
-            }
-        }
-    }
+    assert_greedy_texts_of_transformers(&containers, Model::new_cache, |model, cache, tokens| {
+        logits_at_all(model, cache, tokens).pop().unwrap()
+    });
 }
 
 /// Windows, learned positions and everything else that depends on where a token is: in one piece, in pieces, beside

@@ -2,9 +2,8 @@
 
 use std::io::Cursor;
 
-use outrider_models::{Chunk, ElementType, KvCache, Model};
-
-use crate::blocks;
+use outrider_models::{ElementType, Model};
+use outrider_testing::{elements::files, gguf::TYPES};
 
 pub const DRAFT: &[u8] = include_bytes!("../../../pair/draft/draft-q8_0.gguf");
 pub const TARGET: &[u8] = include_bytes!("../../../pair/target/target-f16.gguf");
@@ -24,19 +23,17 @@ pub fn gguf(bytes: &[u8]) -> Model {
 
 /// Files of models whose rows are wide enough for every block type and kernel.
 pub fn wide_files() -> Vec<Vec<u8>> {
-    let blocks = blocks::TYPES.into_iter().filter(|&(element, ..)| element != ElementType::F32);
-    blocks.map(|(element, ..)| blocks::files(element)[0].clone()).collect()
+    let blocks = TYPES.into_iter().filter(|&(element, ..)| element != ElementType::F32);
+    blocks.map(|(element, ..)| files(element)[0].clone()).collect()
 }
 
-pub fn wide_models() -> Vec<Model> {
-    wide_files().iter().map(|bytes| gguf(bytes)).collect()
+/// Models of every kind of weight, of small and of wide rows, and the draft.
+pub fn models() -> Vec<Model> {
+    let small = BLOCKS.iter().map(|(_, bytes)| gguf(bytes));
+    small.chain([gguf(DRAFT)]).chain(wide_files().iter().map(|bytes| gguf(bytes))).collect()
 }
 
-/// Logits after every one of `tokens`, which follow those in `cache`.
-pub fn logits_at_all(model: &Model, cache: &mut KvCache, tokens: &[u32]) -> Vec<Vec<f32>> {
-    let positions: Vec<usize> = (0..tokens.len()).collect();
-    let chunk = Chunk { cache, tokens, positions: &positions };
-    let logits = model.forward(&mut [chunk]).unwrap();
-    assert_eq!(logits.len(), 1);
-    logits[0].iter().map(<[f32]>::to_vec).collect()
+/// Tokens without meaning of a vocabulary of 61.
+pub fn tokens(count: usize, seed: u32) -> Vec<u32> {
+    (0..count as u32).map(|i| (i * 17 + seed * 29 + i * i * 3) % 61).collect()
 }

@@ -3,15 +3,13 @@
 use std::collections::BTreeMap;
 
 use outrider_models::Model;
+use outrider_testing::logits::{argmax, compare, logits_at_all};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
-use crate::{
-    fixture::{BLOCKS, DRAFT, TARGET, gguf, logits_at_all},
-    tolerance::{argmax, compare},
-};
+use crate::fixture::{BLOCKS, DRAFT, TARGET, gguf};
 
 #[derive(Deserialize)]
 struct Rows {

@@ -1,17 +1,14 @@
 //! The last hidden state is what the head makes the logits from, bit for bit the same however it was computed.
 
 use outrider_models::{Chunk, Model};
+use outrider_testing::logits::bits;
 use safetensors::SafeTensors;
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
-use crate::fixture::{BLOCKS, DRAFT, gguf, wide_models};
+use crate::fixture::models;
 
 const TOKENS: [u32; 12] = [0, 5, 9, 33, 2, 41, 7, 7, 60, 1, 18, 3];
-
-fn bits(row: &[f32]) -> Vec<u32> {
-    row.iter().map(|x| x.to_bits()).collect()
-}
 
 /// The hidden state after every token, fed in pieces of `step`.
 fn hidden_states(model: &Model, step: usize) -> Vec<Vec<u32>> {
@@ -21,17 +18,14 @@ fn hidden_states(model: &Model, step: usize) -> Vec<Vec<u32>> {
         let positions: Vec<usize> = (0..piece.len()).collect();
         let chunk = Chunk { cache: &mut cache, tokens: piece, positions: &positions };
         let logits = model.forward(&mut [chunk]).unwrap().remove(0);
-        rows.extend((0..logits.len()).map(|index| bits(logits.hidden(index))));
+        rows.extend(bits((0..logits.len()).map(|index| logits.hidden(index))));
     }
     rows
 }
 
 #[test]
 fn hidden_states_do_not_depend_on_grouping() {
-    let mut models: Vec<Model> = BLOCKS.iter().map(|(_, bytes)| gguf(bytes)).collect();
-    models.push(gguf(DRAFT));
-    models.extend(wide_models());
-    for model in models {
+    for model in models() {
         let whole = hidden_states(&model, TOKENS.len());
         assert!(whole.iter().all(|row| row.len() == model.config().hidden_size));
         assert_ne!(whole[0], whole[1]);
@@ -50,7 +44,7 @@ fn hidden_states_do_not_depend_on_grouping() {
         for (logits, wanted) in logits.iter().zip(wanted) {
             assert_eq!(logits.len(), wanted.len());
             for (index, &position) in wanted.iter().enumerate() {
-                assert_eq!(bits(logits.hidden(index)), whole[position]);
+                assert_eq!(bits([logits.hidden(index)]), [whole[position].clone()]);
             }
         }
     }

@@ -1,10 +1,11 @@
 //! What a forward pass refuses, and that refusing changes nothing; how caches grow.
 
 use outrider_models::{Chunk, ModelError};
+use outrider_testing::logits::logits_at_all;
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
-use crate::fixture::{BLOCKS, DRAFT, gguf, logits_at_all};
+use crate::fixture::{BLOCKS, DRAFT, gguf};
 
 #[test]
 fn a_refused_pass_leaves_all_caches_as_they_were() {

@@ -6,19 +6,10 @@
 
 mod batching;
 mod block_types;
-#[path = "../blocks/mod.rs"]
-mod blocks;
 mod branches;
 mod chat;
-#[path = "../container/mod.rs"]
-#[allow(dead_code, reason = "the tests of folders use the rest")]
-mod container;
 mod corruption;
 mod encoder_decoder;
-#[path = "../encoder_decoders/mod.rs"]
-mod encoder_decoders;
-#[path = "../families/mod.rs"]
-mod families;
 mod family;
 mod fixture;
 mod golden;
@@ -30,5 +21,4 @@ mod published;
 mod stored;
 mod streaming;
 mod tokenizer;
-mod tolerance;
 mod vocabularies;

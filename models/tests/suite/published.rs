@@ -1,10 +1,11 @@
 //! Files as others publish them: what they say in more than one way, leave out, or say of what we do not compute.
 
 use outrider_models::{GgufVocabulary, Layers, LoadError, Model, ModelConfig, Tokenizer, Window};
+use outrider_testing::{gguf::Gguf, logits::on_cpu};
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
-use crate::fixture::{BLOCKS, DRAFT, TOKENIZER, logits_at_all};
+use crate::fixture::{BLOCKS, DRAFT, TOKENIZER};
 
 const CONFIG: &str = include_str!("../golden/grouped.config.json");
 const WEIGHTS: &[u8] = include_bytes!("../golden/grouped.safetensors");
@@ -27,7 +28,7 @@ fn error(changes: &[(&str, &str)]) -> LoadError {
 }
 
 fn logits(model: &Model) -> Vec<Vec<f32>> {
-    logits_at_all(model, &mut model.new_cache(), &[0, 7, 3, 11])
+    on_cpu(model, &[0, 7, 3, 11], 4)
 }
 
 /// transformers keeps a stored head, whatever `tie_word_embeddings` says.
@@ -164,7 +165,7 @@ fn a_sentencepiece_vocabulary_makes_its_tokenizer() {
     struct Golden {
         tokens: Vec<String>,
         scores: Vec<f32>,
-        kinds: Vec<u32>,
+        kinds: Vec<i32>,
         texts: Vec<Encoded>,
     }
     #[derive(serde::Deserialize)]
@@ -173,23 +174,12 @@ fn a_sentencepiece_vocabulary_makes_its_tokenizer() {
         ids: Vec<u32>,
     }
     let golden: Golden = serde_json::from_str(include_str!("../golden/sentencepiece.json")).unwrap();
-    let text = |text: &str| [&(text.len() as u64).to_le_bytes()[..], text.as_bytes()].concat();
-    let array = |code: u32, count: usize| {
-        [&9u32.to_le_bytes()[..], &code.to_le_bytes(), &(count as u64).to_le_bytes()].concat()
-    };
-    let count = golden.tokens.len();
-    let file = [
-        b"GGUF".to_vec(),
-        [&3u32.to_le_bytes()[..], &0u64.to_le_bytes(), &4u64.to_le_bytes()].concat(),
-        [text("tokenizer.ggml.model"), 8u32.to_le_bytes().to_vec(), text("llama")].concat(),
-        [text("tokenizer.ggml.tokens"), array(8, count)].concat(),
-        golden.tokens.iter().flat_map(|token| text(token)).collect(),
-        [text("tokenizer.ggml.scores"), array(6, count)].concat(),
-        golden.scores.iter().flat_map(|score| score.to_le_bytes()).collect(),
-        [text("tokenizer.ggml.token_type"), array(5, count)].concat(),
-        golden.kinds.iter().flat_map(|kind| kind.to_le_bytes()).collect(),
-    ]
-    .concat();
+    let file = Gguf::default()
+        .text("tokenizer.ggml.model", "llama")
+        .texts("tokenizer.ggml.tokens", &golden.tokens)
+        .floats("tokenizer.ggml.scores", &golden.scores)
+        .integers("tokenizer.ggml.token_type", &golden.kinds)
+        .finish();
     let vocabulary = GgufVocabulary::read(&mut &file[..]).unwrap().unwrap();
     let made = Tokenizer::from_bytes(&vocabulary.tokenizer_json().unwrap()).unwrap();
     assert!(golden.texts.len() >= 10);

@@ -3,10 +3,11 @@
 use std::io::Cursor;
 
 use outrider_models::{LoadError, StoredModel};
+use outrider_testing::logits::logits_at_all;
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
-use crate::fixture::{BLOCKS, DRAFT, TARGET, gguf, logits_at_all, wide_files};
+use crate::fixture::{BLOCKS, DRAFT, TARGET, gguf, wide_files};
 
 const TOKENS: [u32; 5] = [1, 60, 7, 7, 23];
 

@@ -1,13 +1,16 @@
 //! However a file is cut into pieces, the same model comes out, or the same error.
 
 use outrider_models::{LoadError, Model, ModelLoader, Position, RopeScaling, SafetensorsLoader};
+use outrider_testing::{
+    gguf::{F32, Gguf, bytes, text},
+    llama::{Shape, random},
+    logits::{self, logits_at_all},
+    safetensors::with_settings,
+};
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
-use crate::{
-    container::{self, Shape, random, text},
-    fixture::{BLOCKS, DRAFT, gguf, logits_at_all, wide_files},
-};
+use crate::fixture::{BLOCKS, DRAFT, gguf, wide_files};
 
 const TINY: Shape = Shape { vocab: 37, hidden: 32, inner: 48, layers: 2, heads: 4 };
 
@@ -56,44 +59,41 @@ fn cuts(file: &[u8], mut load: impl FnMut(&mut dyn FnMut() -> usize)) {
 
 fn bits(model: &Model) -> Vec<Vec<u32>> {
     let rows = logits_at_all(model, &mut model.new_cache(), &[3, 1, 4, 1, 5, 9, 2, 6]);
-    rows.iter().map(|row| row.iter().map(|x| x.to_bits()).collect()).collect()
+    logits::bits(rows.iter().map(Vec::as_slice))
+}
+
+/// Fails unless a file makes the expected model however it is cut, with and without a known length.
+fn assert_every_split<P: Push>(file: &[u8], expected: &Model, loader: impl Fn(Option<u64>) -> P) {
+    for total in [None, Some(file.len() as u64)] {
+        cuts(file, |piece| {
+            let model = load(loader(total), file, piece).unwrap();
+            assert_eq!(model.config(), expected.config());
+            assert!(bits(&model) == bits(expected), "logits differ");
+        });
+    }
 }
 
 #[test]
 fn every_split_gives_the_same_model() {
     let mut files: Vec<Vec<u8>> = BLOCKS.iter().map(|(_, bytes)| bytes.to_vec()).collect();
-    files.push(DRAFT.to_vec());
-    files.push(TINY.gguf(container::F32).finish());
+    files.extend([DRAFT.to_vec(), TINY.gguf(F32).finish()]);
     files.extend(wide_files().into_iter().take(2));
     for file in files {
-        let expected = gguf(&file);
-        for total in [None, Some(file.len() as u64)] {
-            cuts(&file, |piece| {
-                let model = load(ModelLoader::new(total), &file, piece).unwrap();
-                assert_eq!(model.config(), expected.config());
-                assert!(bits(&model) == bits(&expected), "logits differ");
-            });
-        }
+        assert_every_split(&file, &gguf(&file), ModelLoader::new);
     }
 }
 
 #[test]
 fn every_split_of_a_checkpoint_gives_the_same_model() {
     let (config, weights) = TINY.safetensors("F32");
-    let grouped = include_bytes!("../golden/grouped.safetensors").to_vec();
-    let llama3 = include_bytes!("../golden/llama3_rope.safetensors").to_vec();
-    for (config, file) in [
-        (config, weights),
-        (include_bytes!("../golden/grouped.config.json").to_vec(), grouped),
-        (include_bytes!("../golden/llama3_rope.config.json").to_vec(), llama3),
-    ] {
-        let expected = Model::from_safetensors(&config, &file).unwrap();
-        for total in [None, Some(file.len() as u64)] {
-            cuts(&file, |piece| {
-                let model = load(SafetensorsLoader::new(&config, total).unwrap(), &file, piece).unwrap();
-                assert!(bits(&model) == bits(&expected), "logits differ");
-            });
-        }
+    let checkpoints: [(&[u8], &[u8]); 3] = [
+        (&config, &weights),
+        (include_bytes!("../golden/grouped.config.json"), include_bytes!("../golden/grouped.safetensors")),
+        (include_bytes!("../golden/llama3_rope.config.json"), include_bytes!("../golden/llama3_rope.safetensors")),
+    ];
+    for (config, file) in checkpoints {
+        let expected = Model::from_safetensors(config, file).unwrap();
+        assert_every_split(file, &expected, |total| SafetensorsLoader::new(config, total).unwrap());
     }
 }
 
@@ -101,16 +101,10 @@ fn every_split_of_a_checkpoint_gives_the_same_model() {
 #[test]
 fn every_split_of_one_file_gives_the_same_model() {
     let (config, weights) = TINY.safetensors("F32");
-    let expected = Model::from_safetensors(&config, &weights).unwrap();
-    let file = container::with_settings(&config, &weights);
-    for total in [None, Some(file.len() as u64)] {
-        cuts(&file, |piece| {
-            let model = load(ModelLoader::new(total), &file, piece).unwrap();
-            assert!(bits(&model) == bits(&expected), "logits differ");
-        });
-        let error = load(ModelLoader::new(None), &weights, || 1000).err().unwrap();
-        assert!(matches!(error, LoadError::NoSettings), "{error}");
-    }
+    let file = with_settings(&config, &weights);
+    assert_every_split(&file, &Model::from_safetensors(&config, &weights).unwrap(), ModelLoader::new);
+    let error = load(ModelLoader::new(None), &weights, || 1000).err().unwrap();
+    assert!(matches!(error, LoadError::NoSettings), "{error}");
     for len in 0..20 {
         let error = load(ModelLoader::new(None), &file[..len], || 3).err().unwrap();
         assert!(matches!(error, LoadError::Truncated { .. } | LoadError::NotGguf { .. }), "{len} bytes: {error}");
@@ -123,7 +117,7 @@ fn every_split_of_one_file_gives_the_same_model() {
 fn both_containers_give_the_same_weights() {
     let (config, weights) = TINY.safetensors("F32");
     let checkpoint = Model::from_safetensors(&config, &weights).unwrap();
-    let file = gguf(&TINY.gguf(container::F32).finish());
+    let file = gguf(&TINY.gguf(F32).finish());
     let first = |model: &Model| logits_at_all(model, &mut model.new_cache(), &[7]);
     assert_eq!(first(&checkpoint), first(&file));
 }
@@ -134,7 +128,7 @@ fn with_everything() -> Vec<u8> {
     let count = |code: u32, count: u64| [code.to_le_bytes().as_slice(), &count.to_le_bytes()].concat();
     let tokens = (0..3000).flat_map(|i| text(&format!("token {i}"))).collect::<Vec<u8>>();
     let nested = [count(9, 3), count(8, 2), text("a"), text(""), count(9, 0), count(9, 1), count(4, 1), vec![1; 4]];
-    let mut file = TINY.gguf(container::F32);
+    let mut file = TINY.gguf(F32);
     file.entry("tokenizer.ggml.tokens", 9, &[count(8, 3000), tokens].concat())
         .entry("tokenizer.ggml.scores", 9, &[count(6, 3000), vec![0; 12_000]].concat())
         .entry("empty", 9, &count(8, 0))
@@ -142,7 +136,7 @@ fn with_everything() -> Vec<u8> {
         .text("tokenizer.chat_template", &"{template}".repeat(1000))
         .entry("last", 10, &[7; 8])
         // One divisor for each pair of a head's elements.
-        .tensor("rope_freqs.weight", &[4], 0, &[1.0f32, 2.0, 1.5, 4.0].map(f32::to_le_bytes).concat());
+        .tensor("rope_freqs.weight", &[4], 0, &bytes(&[1.0, 2.0, 1.5, 4.0]));
     file.finish()
 }
 
@@ -150,11 +144,7 @@ fn with_everything() -> Vec<u8> {
 fn what_is_skipped_may_be_cut_anywhere() {
     let file = with_everything();
     let expected = gguf(&file);
-    cuts(&file, |piece| {
-        let model = load(ModelLoader::new(Some(file.len() as u64)), &file, piece).unwrap();
-        assert_eq!(model.config(), expected.config());
-        assert!(bits(&model) == bits(&expected), "logits differ");
-    });
+    assert_every_split(&file, &expected, ModelLoader::new);
     let factors = RopeScaling::PerFrequency { factors: vec![1.0, 2.0, 1.5, 4.0] };
     let Position::Rotary { global, .. } = &expected.config().block.position else { panic!("it turns") };
     assert_eq!(global.scaling, factors);
@@ -181,7 +171,7 @@ fn errors_do_not_depend_on_the_split() {
 
 #[test]
 fn a_file_is_refused_before_its_weights_come() {
-    let file = TINY.gguf(container::F32).finish();
+    let file = TINY.gguf(F32).finish();
     let header = file.len() / 4;
     let altered = |from: &[u8], to: &[u8]| {
         let mut file = file.clone();
@@ -206,7 +196,7 @@ fn a_file_is_refused_before_its_weights_come() {
 #[test]
 fn claims_beyond_a_known_end_are_refused_at_once() {
     let huge = u64::MAX.to_le_bytes();
-    let entry = |code: u32, value: &[u8]| container::Gguf::new().entry("key", code, value).finish();
+    let entry = |code: u32, value: &[u8]| Gguf::default().entry("key", code, value).finish();
     for file in [
         entry(8, &huge),
         entry(8, &4097u64.to_le_bytes()),
@@ -223,7 +213,7 @@ fn claims_beyond_a_known_end_are_refused_at_once() {
 
 #[test]
 fn tensors_must_not_overlap() {
-    let mut file = TINY.gguf(container::F32);
+    let mut file = TINY.gguf(F32);
     // Within the embedding table, which comes first.
     file.placed("rope_freqs.weight", &[4], 0, 32);
     let error = load(ModelLoader::new(None), &file.finish(), || usize::MAX).err().unwrap();
@@ -232,13 +222,13 @@ fn tensors_must_not_overlap() {
 
 #[test]
 fn nothing_but_filling_lies_between_tensors() {
-    for bytes in [0, 31, 32, 96] {
-        let mut file = TINY.gguf(container::F32);
-        file.gap(bytes).tensor("rope_freqs.weight", &[4], 0, &[1.0f32; 4].map(f32::to_le_bytes).concat());
+    for gap in [0, 31, 32, 96] {
+        let mut file = TINY.gguf(F32);
+        file.gap(gap).tensor("rope_freqs.weight", &[4], 0, &bytes(&[1.0; 4]));
         let loaded = load(ModelLoader::new(None), &file.finish(), || usize::MAX);
         match loaded.err() {
-            None => assert!(bytes < 32, "{bytes} bytes were passed over"),
-            Some(error) => assert!(matches!(error, LoadError::Gap { .. }) && bytes >= 32, "{bytes}: {error}"),
+            None => assert!(gap < 32, "{gap} bytes were passed over"),
+            Some(error) => assert!(matches!(error, LoadError::Gap { .. }) && gap >= 32, "{gap}: {error}"),
         }
     }
 }
@@ -263,7 +253,7 @@ fn a_checkpoint_ends_where_its_last_tensor_does() {
 fn a_chat_template_is_kept_unless_it_is_too_long_to_be_one() {
     for (length, kept) in [(0, true), (5000, true), (48 << 10, true), ((48 << 10) + 1, false)] {
         let template = "é".repeat(length / 2) + &"x".repeat(length % 2);
-        let mut file = TINY.gguf(container::F32);
+        let mut file = TINY.gguf(F32);
         file.text("tokenizer.chat_template", &template).text("tokenizer.other", &template);
         cuts(&file.finish(), |piece| {
             let model = load(ModelLoader::new(None), &file.finish(), piece).unwrap();

@@ -34,7 +34,7 @@ pub struct ThresholdParameters {
 
 impl ThresholdParameters {
     /// The paper's α and η (§4). It varies β₁; 0.01 keeps most of the mass from the first token.
-    pub const DEFAULT: Self = Self { target: 0.0005, step: 0.001, initial: 0.01 };
+    pub(crate) const DEFAULT: Self = Self { target: 0.0005, step: 0.001, initial: 0.01 };
 }
 
 impl Default for ThresholdParameters {
@@ -81,7 +81,7 @@ impl Conformal {
 
     /// The generation has ended. Drafts that await a verdict will not be committed; the distribution of a bonus token
     /// that was not read will not be known.
-    pub fn end_generation(&mut self) {
+    pub(crate) fn end_generation(&mut self) {
         self.verdict(0, false);
         self.forgive();
     }
@@ -151,7 +151,7 @@ impl Conformal {
     }
 
     /// Committed tokens that it was updated for: Theorem 2's T.
-    pub fn updates(&self) -> usize {
+    pub(crate) fn updates(&self) -> usize {
         self.updates
     }
 

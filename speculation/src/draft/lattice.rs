@@ -27,7 +27,7 @@ pub fn quantize(support: &Support, resolution: u32) -> Result<DraftDist, DistErr
 ///
 /// At most 2ℓ have ℓ·q̃ ≥ ½, hence b′ ≥ 1. Where their b′ are too few, by d, they are at most ℓ − d; of the others,
 /// whose ζ is −ℓ·q̃, the d most likely get a unit.
-pub fn most_listed(resolution: u32) -> u32 {
+pub(crate) fn most_listed(resolution: u32) -> u32 {
     resolution.saturating_mul(2)
 }
 

@@ -6,9 +6,12 @@
 //! | [`conformal`] | C-SQS's threshold for that, with checkpoints that a verdict returns to |
 //! | [`lattice`], [`half`] | their integer counts: from here on there are no floats on the edge |
 //! | [`token`] | the above and the draw, for one token |
+//! | [`gate`], [`heads`] | which tokens the edge commits without asking |
 
 pub mod conformal;
+pub mod gate;
 pub mod half;
+pub mod heads;
 pub mod lattice;
 pub mod sparsify;
 pub mod token;

@@ -51,7 +51,7 @@ impl Support {
 }
 
 /// QS: every token with any mass. Listed are the `most` most likely. Ties go to the smaller id.
-pub fn all_listing(q: &Distribution<'_>, most: u32) -> Support {
+pub(crate) fn all_listing(q: &Distribution<'_>, most: u32) -> Support {
     Support { mass: 1.0, size: q.vocab_size(), ..top_k(q, most) }
 }
 

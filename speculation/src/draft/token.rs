@@ -19,6 +19,7 @@ use crate::{
 
 /// Why no token can be drafted from these logits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum DraftError {
     /// The draft model's logits are unusable.
     #[error("the draft model's output is unusable: {0}")]
@@ -95,7 +96,7 @@ pub fn propose(
 
 /// How many tokens of S(q), the most likely ones, [q̂](propose) may be made of, at most; `None`: all. Of the others
 /// nothing but the mass matters. `threshold` is C-SQS's, which no more than its reciprocal can reach.
-pub fn most_kept(parameters: SchemeParameters, threshold: f64) -> Option<u32> {
+pub(crate) fn most_kept(parameters: SchemeParameters, threshold: f64) -> Option<u32> {
     match (parameters.info().keeps, parameters.lattice_resolution()) {
         (Keeps::MostLikely, _) => Some(parameters.options().support_size),
         (Keeps::All, resolution) => resolution.map(lattice::most_listed),
@@ -114,7 +115,7 @@ pub fn draw(proposal: Proposal, randomness: &mut Randomness) -> DraftToken {
 }
 
 /// The same, where the distribution goes on to be used: token i with probability `counts[i] / total`.
-pub fn draw_id(dist: &DraftDist, randomness: &mut Randomness) -> u32 {
+pub(crate) fn draw_id(dist: &DraftDist, randomness: &mut Randomness) -> u32 {
     let mut ticket = randomness.below(dist.total());
     let mut id = 0;
     for (&candidate, &count) in dist.ids().iter().zip(dist.counts()) {
@@ -129,7 +130,7 @@ pub fn draw_id(dist: &DraftDist, randomness: &mut Randomness) -> u32 {
 
 /// A token x ~ q for a draft x̂ ~ q̂ = `dist`, which it differs from with probability TV(q, q̂), as rarely as can be:
 /// x̂ with probability min(1, q(x̂)/q̂(x̂)), else one from norm(max(0, q − q̂)) (maximal coupling).
-pub fn couple(q: &Distribution<'_>, dist: &DraftDist, draft: u32, randomness: &mut Randomness) -> u32 {
+pub(crate) fn couple(q: &Distribution<'_>, dist: &DraftDist, draft: u32, randomness: &mut Randomness) -> u32 {
     let share = |count: u32| f64::from(count) / f64::from(dist.total());
     if randomness.unit() * share(dist.count(draft)) < q.probability(draft) {
         return draft;

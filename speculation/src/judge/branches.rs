@@ -20,7 +20,7 @@ impl Round {
     }
 
     /// Number of guesses that it judges at the next so many tokens, those of its branches included.
-    pub fn guesses_at(&self, tokens: usize) -> usize {
+    pub(crate) fn guesses_at(&self, tokens: usize) -> usize {
         let branched = self.branches.iter().map(|branch| branch.ids.len().min(tokens.saturating_sub(branch.from)));
         self.drafts.len().min(tokens) + branched.sum::<usize>()
     }

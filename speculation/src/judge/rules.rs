@@ -70,6 +70,7 @@ static TABLE: [RuleInfo; 16] = [
 
 /// Why there is no such rule.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RuleError {
     /// No rule has this name.
     #[error("there is no acceptance rule {name:?}; there are {}", names())]

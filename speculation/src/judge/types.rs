@@ -97,6 +97,7 @@ pub struct Judged {
 
 /// Why a judgement cannot be one of the round that it was handed in for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum JudgementError {
     /// More drafts are accepted than there are, or drafts of a branch that is none.
     #[error("{accepted} of {drafts} drafts were accepted")]

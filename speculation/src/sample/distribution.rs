@@ -145,7 +145,7 @@ impl<'a> Distribution<'a> {
     }
 
     /// softmax of the logits at T = 1, without top-k and top-p; computed once.
-    pub fn unscaled(&self) -> &Softmax {
+    pub(crate) fn unscaled(&self) -> &Softmax {
         self.unscaled.get_or_init(|| Softmax::of(self.logits, self.scan.max))
     }
 
@@ -167,19 +167,19 @@ impl<'a> Distribution<'a> {
     }
 
     /// The entropy in nats.
-    pub fn entropy(&self) -> f64 {
+    pub(crate) fn entropy(&self) -> f64 {
         self.at_least(0.0).map(|(_, probability)| -probability * probability.ln()).sum()
     }
 
     /// The tokens whose probability is at least `least` and above zero, ascending, with their probabilities.
-    pub fn at_least(&self, least: f64) -> impl Iterator<Item = (u32, f64)> {
+    pub(crate) fn at_least(&self, least: f64) -> impl Iterator<Item = (u32, f64)> {
         let bound = self.logit_of(least * self.partition);
         let ids = self.kept_from(bound).map(|id| (id, self.probability(id)));
         ids.filter(move |&(_, probability)| probability >= least && probability > 0.0)
     }
 
     /// The `k` most likely tokens, fewer if fewer have any mass, ascending. Ties go to the smaller id.
-    pub fn most_likely(&self, k: u32) -> Vec<u32> {
+    pub(crate) fn most_likely(&self, k: u32) -> Vec<u32> {
         let k = k as usize;
         let mut keys: Vec<u64> = match &self.kept {
             Kept::All => self.keys_from(self.scan.bound_of(k)),
@@ -251,7 +251,7 @@ impl<'a> Distribution<'a> {
     }
 
     /// What is left of it without a few tokens, `ids`, ascending.
-    pub fn without<'b>(&'b self, ids: &'b [u32]) -> Rest<'b> {
+    pub(crate) fn without<'b>(&'b self, ids: &'b [u32]) -> Rest<'b> {
         let mut masses = self.masses.clone();
         let mut from = 0;
         for (piece, mass) in masses.iter_mut().enumerate() {
@@ -351,7 +351,7 @@ pub(crate) enum Weighed<'a> {
 
 /// A [`Distribution`] without some tokens.
 #[derive(Debug, Clone)]
-pub struct Rest<'a> {
+pub(crate) struct Rest<'a> {
     of: &'a Distribution<'a>,
     /// Ascending; these have nothing.
     ids: &'a [u32],
@@ -362,13 +362,13 @@ pub struct Rest<'a> {
 
 impl Rest<'_> {
     /// The probability that is left. Added up, not 1 less the rest: exactly 0 if there is none.
-    pub fn mass(&self) -> f64 {
+    pub(crate) fn mass(&self) -> f64 {
         self.mass / self.of.partition
     }
 
     /// The token that such a share of what is left falls to, in [0, 1): for a uniform one, each in proportion to its
     /// probability. Some token if none is left.
-    pub fn at(&self, share: f64) -> u32 {
+    pub(crate) fn at(&self, share: f64) -> u32 {
         let mut ticket = share * self.mass;
         // Rounding may leave a ticket beyond the last weight: it then goes to the last token with any.
         let mut chosen = 0;

@@ -2,6 +2,7 @@
 
 /// Why logits cannot be sampled from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum LogitsError {
     /// No logits.
     #[error("there are no logits")]

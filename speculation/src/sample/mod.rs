@@ -20,9 +20,8 @@ mod softmax;
 pub(crate) mod tests;
 
 pub(crate) use distribution::Weighed;
-pub use distribution::{Distribution, Rest, transform};
+pub use distribution::{Distribution, transform};
 pub use error::LogitsError;
 pub(crate) use random::at;
 pub use random::{End, Randomness};
 pub use shared_noise::SharedNoise;
-pub use softmax::Softmax;

@@ -4,7 +4,7 @@ use super::exponential::moments;
 
 /// With m = max l: Z = Σ e^(l−m) and W = Σ e^(l−m)·(l − m). Logits of −∞ have no part in either.
 #[derive(Debug, Clone, Copy)]
-pub struct Softmax {
+pub(crate) struct Softmax {
     /// m.
     max: f64,
     /// Z; at least 1.
@@ -22,22 +22,22 @@ impl Softmax {
     }
 
     /// The largest probability.
-    pub fn peak(&self) -> f64 {
+    pub(crate) fn peak(&self) -> f64 {
         1.0 / self.partition
     }
 
     /// The entropy in nats.
-    pub fn entropy(&self) -> f64 {
+    pub(crate) fn entropy(&self) -> f64 {
         self.partition.ln() - self.weighted / self.partition
     }
 
     /// The probability of a token with this logit.
-    pub fn probability(&self, logit: f32) -> f64 {
+    pub(crate) fn probability(&self, logit: f32) -> f64 {
         (f64::from(logit) - self.max).exp() / self.partition
     }
 
     /// Its logarithm; −∞ for a logit of −∞.
-    pub fn log_probability(&self, logit: f32) -> f64 {
+    pub(crate) fn log_probability(&self, logit: f32) -> f64 {
         f64::from(logit) - self.max - self.partition.ln()
     }
 }

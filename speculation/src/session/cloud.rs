@@ -1,25 +1,6 @@
 //! The cloud's side of a session, without a socket, a model or a clock.
 //!
-//! Order of calls:
-//!
-//! 1. [`CloudSession::new`].
-//! 2. Whenever bytes arrive: [`handle_frame`](CloudSession::handle_frame).
-//! 3. After every call: [`poll`](CloudSession::poll) until it gives `None`, doing what it says:
-//!    - `Send`: send these bytes.
-//!    - `Verify`: run the forward pass, judge its round, and call [`handle_judgement`](CloudSession::handle_judgement);
-//!      or [`handle_failure`](CloudSession::handle_failure). One pass is under way at a time; frames may arrive
-//!      meanwhile. Who has rows of logits judges by [`Pass::judge`]. Who knows the target otherwise may judge
-//!      otherwise: the session checks what it is handed.
-//!    - `Hold`: guesses are on their way that spare the target work. Unless another output comes before, call
-//!      [`end_hold`](CloudSession::end_hold) after so long.
-//!    - `Offer`: guesses have come that a target with draws of its own may use at once; nothing depends on it.
-//!    - `Draft`: have the server's own draft model guess, and call [`handle_drafts`](CloudSession::handle_drafts).
-//!      [`set_prices`](CloudSession::set_prices) says whether there is one.
-//!    - `Close`: send nothing more, close the connection, free the cache.
-//! 4. When the connection is gone, do not poll any more. If the session [is worth
-//!    keeping](CloudSession::is_worth_keeping) keep it, and its cache, for a while; the judgement of the pass under way
-//!    is still handed in. When an edge with the session's ticket asks for it over another connection, call
-//!    [`resume`](CloudSession::resume) and go on at 2.
+//! [`CloudSession`] says in which order to call it.
 //!
 //! What was sent and may not have arrived is kept for that: the frames of a round until a Draft shows that the edge has
 //! them. What comes twice changes nothing, nor does what is discarded: an edge may have several rounds in flight, each
@@ -35,8 +16,8 @@ use std::{collections::VecDeque, sync::Arc};
 use outrider_codec::frame::{Draft, ErrorCode, ErrorFrame, Frame, Guesses, Hello, Request, Resume, Ticket, Welcome};
 
 use crate::{
+    control::goodput::{CandidateRates, Prices},
     judge::{Judgement, JudgementError, Round},
-    policy::goodput::{CandidateRates, Prices},
 };
 
 mod chains;
@@ -52,7 +33,6 @@ pub use events::CloudEvent;
 use failure::Failure;
 use generation::{Generation, Writer};
 pub use guesses::MAX_PATIENCE;
-pub use kept::MAX_KEPT_BYTES;
 use kept::{KeptFrames, NO_ROUND};
 pub use target::{OFFER_TAIL, Offer, OwnDrafts, Pass, TargetInfo};
 
@@ -92,7 +72,27 @@ struct InFlight {
     round: Arc<Round>,
 }
 
-/// One session, over one connection after another.
+/// The cloud's end of a session, over one connection after another.
+///
+/// # Order of calls
+///
+/// 1. [`new`](Self::new).
+/// 2. Whenever bytes arrive: [`handle_frame`](Self::handle_frame).
+/// 3. After every call: [`poll`](Self::poll) until it gives `None`, doing what it says:
+///    - [`Send`](CloudOutput::Send): send these bytes as one message.
+///    - [`Verify`](CloudOutput::Verify): run the forward pass, judge its round, and call
+///      [`handle_judgement`](Self::handle_judgement); or [`handle_failure`](Self::handle_failure). One pass is under way
+///      at a time; frames may arrive meanwhile. [`Pass::judge`] judges rows of logits. A target without logits may judge
+///      otherwise: the session checks each judgement.
+///    - [`Hold`](CloudOutput::Hold): guesses are on their way that spare the target work. Unless another output comes
+///      before, call [`end_hold`](Self::end_hold) after this time.
+///    - [`Offer`](CloudOutput::Offer): guesses have come that a target with draws of its own may use at once.
+///    - [`Draft`](CloudOutput::Draft): have the server's own draft model guess, and call
+///      [`handle_drafts`](Self::handle_drafts). [`set_prices`](Self::set_prices) says whether there is one.
+///    - [`Close`](CloudOutput::Close): send nothing more, close the connection, free the cache.
+/// 4. When the connection is gone, do not poll any more. If the session [is worth keeping](Self::is_worth_keeping), keep
+///    it and its cache for a while, and hand in the judgement of the pass under way. When an edge with the session's
+///    ticket asks for it over another connection, call [`resume`](Self::resume) and go on at 2.
 #[derive(Debug)]
 pub struct CloudSession {
     target: TargetInfo,

@@ -15,7 +15,7 @@ use core::{
 use outrider_codec::frame::ErrorFrame;
 
 use super::edge::{Committed, EdgeError, EdgeOutput, EdgeSession, EndReason, Event, Settings, StartError};
-use crate::{Choice, Chosen, Forward, TopK};
+use crate::{Chosen, Forward};
 
 #[cfg(test)]
 mod tests;
@@ -66,21 +66,13 @@ pub trait DraftModel {
     /// Why it fails.
     type Error;
 
-    /// Runs one forward pass, and gives the rows that are wanted: all logits, or what is `enough`.
-    fn forward(
-        &mut self,
-        forward: &Forward,
-        enough: Option<TopK>,
-    ) -> impl Future<Output = Result<Vec<DraftRow<'_>>, Self::Error>>;
+    /// Runs one forward pass, and gives the rows that are wanted: all logits, or what [is enough](Forward::top_k).
+    fn forward(&mut self, forward: &Forward) -> impl Future<Output = Result<Vec<DraftRow<'_>>, Self::Error>>;
 
-    /// Runs one forward pass and chooses a guess by its logits, and so on behind its own guesses as long as they are of
-    /// use. An engine that does not choose gives none and does nothing; [`forward`](Self::forward) is asked then.
-    /// Guesses may be chosen in any precision: they change no text.
-    fn choose(
-        &mut self,
-        _forward: &Forward,
-        _choice: &Choice,
-    ) -> impl Future<Output = Result<Vec<Chosen>, Self::Error>> {
+    /// Runs one forward pass and chooses a guess by its logits as [`Forward::chosen`] says, and so on after its own
+    /// guesses as long as they are of use. An engine that does not choose gives none and does nothing;
+    /// [`forward`](Self::forward) is asked then. Guesses may be chosen in any precision: they change no text.
+    fn choose(&mut self, _forward: &Forward) -> impl Future<Output = Result<Vec<Chosen>, Self::Error>> {
         async { Ok(Vec::new()) }
     }
 }
@@ -388,14 +380,13 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
     }
 
     async fn run_draft(&mut self, forward: &Forward) -> Result<(), Failure<P, D>> {
-        if let Some(choice) = self.session.choice() {
-            let chosen = self.draft.choose(forward, &choice).await.map_err(DriveError::Draft)?;
+        if forward.chosen.is_some() {
+            let chosen = self.draft.choose(forward).await.map_err(DriveError::Draft)?;
             if !chosen.is_empty() {
                 return Ok(self.session.handle_chosen(&chosen, self.platform.now())?);
             }
         }
-        let enough = self.session.top_k();
-        for DraftRow { logits, hidden } in self.draft.forward(forward, enough).await.map_err(DriveError::Draft)? {
+        for DraftRow { logits, hidden } in self.draft.forward(forward).await.map_err(DriveError::Draft)? {
             self.session.handle_logits(logits, hidden, self.platform.now())?;
         }
         Ok(())

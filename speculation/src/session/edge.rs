@@ -1,26 +1,10 @@
 //! The edge's side of a session, without a socket, a model or a clock.
 //!
-//! Order of calls:
-//!
-//! 1. [`EdgeSession::new`]; it has Hello to send.
-//! 2. [`poll`](EdgeSession::poll) until it gives `None`, doing what it says:
-//!    - `Send`: send these bytes.
-//!    - `Forward`: run the draft model and call [`handle_logits`](EdgeSession::handle_logits) with each row.
-//!    - `Event`: tell the user.
-//! 3. When there is nothing to poll, wait for bytes and call [`handle_frame`](EdgeSession::handle_frame); or, when
-//!    [`is_idle`](EdgeSession::is_idle), [`start`](EdgeSession::start) a generation. Then poll again.
-//! 4. When the connection is gone, call [`disconnected`](EdgeSession::disconnected). If it says so, open another, as
-//!    often as it takes, call [`reconnected`](EdgeSession::reconnected), and go on at 2. Bytes of a connection that is
-//!    gone are not handed in any more.
+//! [`EdgeSession`] says in which order to call it.
 //!
 //! A session outlives its connections: what the server has not answered is sent again, and what it sent before is not
 //! taken twice. A server that has forgotten the session is asked for the rest of the text in a new one; nothing of that
 //! needs the driver.
-//!
-//! With several rounds in flight the draft model has work while verdicts are under way. A driver that hands in what has
-//! arrived before each pass, as [`is_ahead`](EdgeSession::is_ahead) says, does not draft on from what was rejected.
-//!
-//! [`driver`](super::driver) does all this over any socket and clock.
 //!
 //! | file | what it is |
 //! |---|---|
@@ -34,17 +18,14 @@
 //! | `drafter`, `payload`, `observers` | the drafts of one round: drawn, coded, and followed by C-SQS's threshold |
 //! | `verdict` | what a verdict may say of a round |
 //! | `ledger` | statistics and records |
-//!
-//! Every call takes `now`, the time since any fixed moment.
-//!
-//! After an `Err` the session is of no use any more: close the connection and make a new one.
 
 use core::time::Duration;
 
 use outrider_codec::frame::{ErrorCode, ErrorFrame, Frame, Hello, Welcome};
 
-use crate::{Choice, Chosen, TopK, study::statistics::Statistics};
+use crate::{Chosen, Forward, study::statistics::Statistics};
 
+mod ahead_record;
 mod candidates;
 mod connection;
 mod drafter;
@@ -75,7 +56,31 @@ use reaction::{LogitsRow, Outgoing, Reaction, Received, Step};
 use settings::Ends;
 pub use settings::{Ahead, DraftInfo, Mode, Settings, Speculation};
 
-/// One session, over one connection after another.
+/// The edge's end of a session, over one connection after another.
+///
+/// # Order of calls
+///
+/// 1. [`new`](Self::new); the session has Hello to send. [`returning`](Self::returning) where it was
+///    [saved](Self::saved).
+/// 2. [`poll`](Self::poll) until it gives `None`, doing what it says:
+///    - [`Send`](EdgeOutput::Send): send these bytes as one message.
+///    - [`Forward`](EdgeOutput::Forward): run the draft model and call [`handle_logits`](Self::handle_logits) with each
+///      row; or [`handle_chosen`](Self::handle_chosen), where [`Forward::chosen`] lets the engine choose by itself.
+///    - [`Event`](EdgeOutput::Event): tell the user.
+/// 3. When there is nothing to poll, wait for bytes and call [`handle_frame`](Self::handle_frame); or, when
+///    [`is_idle`](Self::is_idle), [`start`](Self::start) a generation, which [`cancel`](Self::cancel) ends early. Then
+///    poll again.
+/// 4. When the connection is gone, call [`disconnected`](Self::disconnected). If it gives `true`, open another
+///    connection, as often as it takes, call [`reconnected`](Self::reconnected), and go on at 2. Do not hand in bytes of
+///    a connection that is gone.
+/// 5. [`close`](Self::close) says goodbye; poll once more for its frame.
+///
+/// Every call takes `now`, the time since any fixed moment. After an `Err` the session is of no use: close the
+/// connection and make a new one.
+///
+/// With several rounds in flight the draft model has work while verdicts are under way. A driver that hands in arrived
+/// frames before each pass, as [`is_ahead`](Self::is_ahead) says, does not draft on from rejected tokens.
+/// [`driver`](super::driver) does all this over any socket and clock.
 #[derive(Debug)]
 pub struct EdgeSession {
     draft: DraftInfo,
@@ -223,7 +228,7 @@ impl EdgeSession {
         let generation = self.generation.as_mut().filter(|_| self.connection.stage() == Stage::Up);
         Ok(match generation.and_then(|generation| generation.next_step(now)) {
             None => None,
-            Some(Step::Forward(forward)) => Some(EdgeOutput::Forward(forward)),
+            Some(Step::Forward(forward)) => Some(EdgeOutput::Forward(self.wanted(forward))),
             Some(Step::Tell(bytes)) => {
                 let bits = self.connection.post(bytes);
                 self.ledger.told(bits);
@@ -236,6 +241,13 @@ impl EdgeSession {
         })
     }
 
+    /// States what is wanted of a pass besides its rows: as few logits as the scheme sends and nothing else looks at, or
+    /// guesses of which nothing but ids is sent.
+    fn wanted(&self, forward: Forward) -> Forward {
+        let Some(generation) = &self.generation else { return forward };
+        Forward { top_k: generation.top_k(), chosen: generation.choice(), ..forward }
+    }
+
     /// A row of logits that `Forward` asked for, and the hidden state that they were made of (empty where there are no
     /// heads); they come in order. A row that comes after the generation was cancelled is dropped.
     pub fn handle_logits(&mut self, row: &[f32], hidden: &[f32], now: Duration) -> Result<(), EdgeError> {
@@ -245,20 +257,8 @@ impl EdgeSession {
         Ok(())
     }
 
-    /// How many logits of the rows that `Forward` asked for last are enough, if not all are needed: where the scheme
-    /// sends the largest of them, and nothing else looks at the rest.
-    pub fn top_k(&self) -> Option<TopK> {
-        self.generation.as_ref()?.top_k()
-    }
-
-    /// What is wanted of the pass that `Forward` asked for last, if it is not its row: drafts or guesses, of which
-    /// nothing but ids is sent, and which the draft model's engine may [choose](Self::handle_chosen) by itself.
-    pub fn choice(&self) -> Option<Choice> {
-        self.generation.as_ref()?.choice()
-    }
-
-    /// Drafts or guesses by a [choice](Self::choice), in place of the row that `Forward` asked for. Each but the first
-    /// is of a pass that followed the guess before it, which is in the cache now.
+    /// Takes drafts or guesses that an engine has chosen, where [`Forward::chosen`] lets it. Each but the first is of a
+    /// pass that followed the guess before it, which is in the cache now.
     ///
     /// # Errors
     /// [`EdgeError::Draft`] if there are none, or one is no token.

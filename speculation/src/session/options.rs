@@ -12,13 +12,16 @@ use serde::{Deserialize, Serialize};
 
 pub use choice::SchemeChoice;
 
-pub use crate::policy::{ahead::Goal, control::StopName, gate::GateName};
+pub use crate::{
+    control::{ahead::Goal, stop::StopName},
+    draft::gate::GateName,
+};
 pub use outrider_codec::scheme::{Code, DownlinkName, SchemeName};
 
 use crate::{
+    control::plan::Schedule,
     draft::conformal::ThresholdParameters,
     judge::rules::{Rule, RuleError},
-    policy::ahead::Plan,
     session::edge::{Ahead, Mode, Speculation},
     study::comparison::ComparisonParameters,
 };
@@ -140,9 +143,9 @@ impl DraftingOptions {
     }
 
     /// How guesses are sent, if it is not left to what is measured.
-    fn plan(&self) -> Option<Plan> {
+    fn plan(&self) -> Option<Schedule> {
         let count = |number: u32| if number == 0 { usize::MAX } else { number as usize };
-        let plan = Plan { group: self.group_size as usize, patience: self.patience / 1e3, lead: count(self.lead) };
+        let plan = Schedule { group: self.group_size as usize, patience: self.patience / 1e3, lead: count(self.lead) };
         (self.group_size > 0).then_some(plan)
     }
 

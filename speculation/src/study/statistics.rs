@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::{judge::rules::Rule, policy::control::Estimates, study::explanation::Explanation};
+use crate::{control::rounds::Estimates, judge::rules::Rule, study::explanation::Explanation};
 
 /// One round: what was sent, what was accepted, what it cost.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -48,7 +48,7 @@ fn the_package_has_the_types_of_statistics() {
     let text = format!(
         "// What a generation cost. Written from the types of crate `speculation`; do not edit:\n\
          // OUTRIDER_WRITE_TABLES=1 cargo test --release -p outrider-speculation typescript\n\n\
-         import type {{ AheadWay, ComparedScheme }} from './edge.js';\n\n{}",
+         import type {{ AheadWay, ComparedScheme }} from './schemes.js';\n\n{}",
         types.join("\n")
     );
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(FILE);

@@ -1,24 +1,18 @@
-//! The closed forms of the papers: what a session should cost and gain, to choose by and to compare with.
+//! Closed forms of the papers that a session chooses by or reports. The others are in `outrider-papers`.
 //!
-//! | module | paper | what it gives |
+//! | module | paper | result |
 //! |---|---|---|
 //! | [`tk_slt`] | Zheng & Yang | tokens per round, speed-up, best draft length (ODLD), whether to draft at all (AS²) |
-//! | [`dssd`] | Ning et al. | communication and inference time of a round, speed-up |
-//! | [`sprinter`] | Zhong et al. | output, passed tokens, stopping time and acceptance rate of a gate |
-//! | [`flops`] | Zhong et al. | operations of a forward pass and of a round |
 //! | [`sqs`] | Bhattacharjee et al. | bounds on resampled tokens and on dropped mass |
-//! | [`cascade`] | Narasimhan et al. | rejection rate of a deferral rule, the best rule, what its estimate loses |
 //!
 //! Probabilities and rates lie in [0, 1], costs and times are at least 0 and finite, and distributions over one
 //! vocabulary have one length. Within these domains no function panics or returns NaN; each says what it gives at the
 //! edge. The functions do not look for arguments outside of them.
 
-pub mod cascade;
-pub mod dssd;
-pub mod flops;
-pub mod sprinter;
 pub mod sqs;
-pub mod tk_slt;
+
+pub use outrider_control::round_length as tk_slt;
+use outrider_control::round_length::geometric_sum;
 
 /// TV(p, q) = Σ max(0, p − q), the total variation distance of two distributions; from 0 (equal) to 1 (disjoint).
 ///
@@ -26,15 +20,6 @@ pub mod tk_slt;
 /// papers' α is one minus its mean over the visited positions.
 pub fn total_variation(p: &[f64], q: &[f64]) -> f64 {
     p.iter().zip(q).map(|(p, q)| (p - q).max(0.0)).sum()
-}
-
-/// Σ of ratio^k for k from 0 to `terms` − 1, that is (1 − ratio^terms)/(1 − ratio); `terms` at ratio 1.
-fn geometric_sum(ratio: f64, terms: u32) -> f64 {
-    if terms == 0 || ratio == 1.0 {
-        return f64::from(terms);
-    }
-    // exp_m1 keeps the digits that 1 − ratio^terms loses near ratio 1.
-    -(f64::from(terms) * ratio.ln()).exp_m1() / (1.0 - ratio)
 }
 
 #[cfg(test)]
@@ -67,14 +52,6 @@ pub(crate) mod tests {
             let distance = total_variation(&p, &q);
             prop_assert!((distance - total_variation(&q, &p)).abs() < 1e-12);
             prop_assert!((0.0..=1.0 + 1e-12).contains(&distance));
-        }
-
-        #[test]
-        fn the_geometric_sum_is_the_sum(
-            ratio in prop_oneof![Just(0.0), Just(1.0), 0.0f64..1.0, 1.0 - 1e-9..1.0], terms in 0u32..200,
-        ) {
-            let sum: f64 = (0..terms).map(|k| ratio.powf(f64::from(k))).sum();
-            prop_assert!((geometric_sum(ratio, terms) - sum).abs() <= 1e-11 * sum);
         }
     }
 }

@@ -24,7 +24,7 @@ use outrider_codec::{
     scheme::{Code, SchemeParameters},
 };
 use outrider_speculation::{
-    policy::ahead::Plan,
+    control::plan::Schedule,
     session::{
         cloud::TargetInfo,
         edge::{Ahead, DraftInfo, Mode, Settings, Speculation},
@@ -114,7 +114,7 @@ async fn until(mut is_so: impl FnMut() -> bool) {
 }
 
 fn ahead(group: usize, branches: bool) -> Mode {
-    let plan = Plan { group, ..Plan::AT_ONCE };
+    let plan = Schedule { group, ..Schedule::AT_ONCE };
     Mode::Ahead(Ahead { fixed: Some(plan), branches: Some(branches), ..Ahead::default() })
 }
 

@@ -11,8 +11,8 @@ use outrider_codec::{
     scheme::{Code, Downlink, Drafts, SchemeParameters},
 };
 use outrider_speculation::{
+    draft::gate::Gate,
     judge::rules::Rule,
-    policy::gate::Gate,
     session::edge::{Mode, Settings, Speculation},
 };
 use outrider_tests::{in_process::InProcess, toy::ToyModel};

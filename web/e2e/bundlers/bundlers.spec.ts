@@ -17,7 +17,7 @@ const plain = {};
 const buildOn = (headers: Record<string, string>): string =>
   chosenBuild(headers === isolation, availableParallelism());
 
-/** How large the package may become, packed. */
+/** Largest size of the packed package, in bytes. */
 const MOST_BYTES = 8_000_000;
 
 let tarball: Tarball;
@@ -206,7 +206,7 @@ test.describe('a plain page', () => {
   });
 });
 
-/** What app.js tells of its text. */
+/** Reads what app.js reports about its text. */
 async function draft(page: Page, url: string, options: Record<string, string> = {}): Promise<DOMStringMap> {
   await page.goto(`${url}?${new URLSearchParams({ server: server.url, ...options })}`);
   const ended = page.locator('body[data-ids], body[data-error]');

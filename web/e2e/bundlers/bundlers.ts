@@ -5,10 +5,10 @@ export interface Bundler {
   name: string;
   /** The folder here with its project; `main.js` and `app.js` are added. */
   project: string;
-  /** What is installed beside the package. */
+  /** Packages that are installed beside ours. */
   packages: string[];
   build: string;
-  /** Where `build` puts the page. */
+  /** The folder into which `build` writes the page. */
   output: string;
   /** The development server. */
   develop: (port: number) => string;

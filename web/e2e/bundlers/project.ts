@@ -4,12 +4,12 @@ import { exec, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import type { Server as FileServer } from 'node:http';
-import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { serve } from '../edge/serve.mjs';
+import { freePort } from '../webdriver.js';
 
 const here = import.meta.dirname;
 const web = path.resolve(here, '../..');
@@ -43,7 +43,7 @@ export class Tarball {
     return new Tarball(folder, path.join(folder, 'outrider-0.1.0.tgz'));
   }
 
-  /** What `npm publish` would do with it, told by a dry run, and nothing done. */
+  /** Runs `npm publish` dry, and returns what it would publish. */
   async publishDryRun(): Promise<{ files: { path: string }[]; size: number; unpackedSize: number }> {
     // With provenance, which needs the repository to be named.
     const said = await run(`npm publish --dry-run --provenance --json ${this.file}`, this.folder);
@@ -67,7 +67,7 @@ export class Tarball {
   }
 }
 
-/** How long a development server may take to answer. */
+/** Most time for a development server to answer. */
 const START_MS = 60_000;
 
 /** Runs a development server of the project in `folder` while `use` needs it. */
@@ -117,13 +117,4 @@ export async function serving(
     files.closeAllConnections();
     files.close();
   }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
 }

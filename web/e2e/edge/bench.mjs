@@ -1,9 +1,9 @@
 // node e2e/edge/bench.mjs FOLDER WLLAMA ONNX [quick]
 //
 // The browser's part of `cargo xtask bench edge`. FOLDER/edge holds what was built: builds/NAME/edge_bench.js,
-// gpu/gpu_bench.js and candle/candle_browser.js with their .wasm, and models.json, which names the files in FOLDER/models;
-// onnx.json names those that ONNX Runtime takes. WLLAMA and ONNX are the esm and dist folders of npm packages. Writes
-// FOLDER/edge/measured.json; the engines take turns, round by round.
+// gpu/simd128/gpu_bench.js and candle/candle_browser.js with their .wasm, and models.json, which names the files in
+// FOLDER/models; onnx.json names those that ONNX Runtime takes. WLLAMA and ONNX are the esm and dist folders of npm
+// packages. Writes FOLDER/edge/measured.json; the engines take turns, round by round.
 
 import { existsSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -44,8 +44,8 @@ function listEngines() {
   }
   engines.push({
     ...{ name: 'Outrider', kind: 'gpu', build: 'webgpu', threads: 1 },
-    module: '/gpu/gpu_bench.js',
-    wasm: join(folder, 'edge', 'gpu', 'gpu_bench_bg.wasm'),
+    module: '/gpu/simd128/gpu_bench.js',
+    wasm: join(folder, 'edge', 'gpu', 'simd128', 'gpu_bench_bg.wasm'),
   });
   const wasm = join(folder, 'edge', 'candle', 'candle_browser_bg.wasm');
   const candle = {

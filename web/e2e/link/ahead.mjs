@@ -6,8 +6,7 @@
 // rate, both over half as many texts. Writes FILE.
 
 import { writeFileSync } from 'node:fs';
-import { chromium } from 'playwright-core';
-import { chromiumArgs, chromiumPath } from '../chromium.mjs';
+import { chromiumArgs, inChromium } from '../chromium.mjs';
 import { generate, openPage, pick, prompts, symmetric } from './page.mjs';
 
 const [file, ...rest] = process.argv.slice(2);
@@ -82,8 +81,7 @@ const kept = [
   ...['drafted', 'judged', 'accepted', 'uplinkBits', 'downlinkBits'],
 ];
 
-const browser = await chromium.launch({ executablePath: chromiumPath, args: chromiumArgs });
-try {
+await inChromium(chromiumArgs, async (browser) => {
   const measured = [];
   for (const target of targets) {
     const [name, urls] = target.split('=');
@@ -141,6 +139,4 @@ try {
     }
     await Promise.all(pages.map((page) => page.close()));
   }
-} finally {
-  await browser.close();
-}
+});

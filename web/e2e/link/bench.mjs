@@ -5,9 +5,8 @@
 // prompts, taking turns. Writes FILE.
 
 import { writeFileSync } from 'node:fs';
-import { chromium } from 'playwright-core';
-import { chromiumArgs, chromiumPath } from '../chromium.mjs';
-import { openPage, prompts, symmetric } from './page.mjs';
+import { chromiumArgs, inChromium } from '../chromium.mjs';
+import { generate, openPage, prompts, symmetric } from './page.mjs';
 
 const [url, file, quick] = process.argv.slice(2);
 const megabits = quick ? [0.1, 100] : [0.1, 1, 10, 100];
@@ -29,21 +28,11 @@ const schemes = [
   })),
 ];
 
-/** In the page: one generation over one link. `waitMs`: from drafts to verdicts, over all rounds. */
-async function generate([prompt, options, link]) {
-  globalThis.outrider.setLink(link);
-  const generation = globalThis.outrider.generate(prompt, options);
-  let waitMs = 0;
-  for await (const { round } of generation.rounds()) waitMs += round?.roundTripMs ?? 0;
-  return { ...(await generation.summary), waitMs };
-}
-
-const browser = await chromium.launch({ executablePath: chromiumPath, args: chromiumArgs });
-try {
+await inChromium(chromiumArgs, async (browser) => {
   const page = await openPage(browser, url);
   // The first generation compiles code and warms caches.
   for (const { options } of schemes)
-    await page.evaluate(generate, [prompts[0], { ...options, maxNewTokens: 16 }, symmetric(null, 0)]);
+    await generate(page, prompts[0], { ...options, maxNewTokens: 16 }, symmetric(null, 0));
 
   /** Milliseconds that the server's runs of the target have taken so far. */
   const verifying = async () => {
@@ -66,7 +55,7 @@ try {
           for (const [index, { options }] of schemes.entries()) {
             const settings = { ...options, maxNewTokens, seed: seed + 1 + turn * prompts.length };
             const before = await verifying();
-            const summary = await page.evaluate(generate, [prompt, settings, link]);
+            const summary = await generate(page, prompt, settings, link);
             runs[index].runs.push({ ...summary, verifyMs: (await verifying()) - before });
           }
         }
@@ -76,6 +65,4 @@ try {
     }
   }
   writeFileSync(file, `${JSON.stringify({ browser: browser.version(), links: measured }, null, 1)}\n`);
-} finally {
-  await browser.close();
-}
+});

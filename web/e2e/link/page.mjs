@@ -12,12 +12,15 @@ export async function openPage(browser, url) {
   return page;
 }
 
-/** One generation over one link; gives its summary. */
+/** One generation over one link; gives its summary, with the time that all rounds waited for their verdicts. */
 export function generate(page, prompt, options, link) {
   return page.evaluate(
     async ([prompt, options, link]) => {
       globalThis.outrider.setLink(link);
-      return globalThis.outrider.generate(prompt, options).summary;
+      const generation = globalThis.outrider.generate(prompt, options);
+      let waitMs = 0;
+      for await (const { round } of generation.rounds()) waitMs += round?.roundTripMs ?? 0;
+      return { ...(await generation.summary), waitMs };
     },
     [prompt, options, link],
   );

@@ -5,8 +5,7 @@
 // turns. Writes FILE.
 
 import { writeFileSync } from 'node:fs';
-import { chromium } from 'playwright-core';
-import { chromiumArgs, chromiumPath } from '../chromium.mjs';
+import { chromiumArgs, inChromium } from '../chromium.mjs';
 import { Proxy } from '../proxy.mjs';
 
 const [url, file, quick] = process.argv.slice(2);
@@ -64,8 +63,7 @@ async function visit(context, proxy) {
   return { paintMs, readyMs, tokenMs, bytes };
 }
 
-const browser = await chromium.launch({ executablePath: chromiumPath, args: chromiumArgs });
-try {
+await inChromium(chromiumArgs, async (browser) => {
   const measured = links.map((link) => ({ ...link, cold: [], warm: [] }));
   // The first visit of all is not counted: it starts Chromium's processes.
   for (let turn = -1; turn < repeats; turn++) {
@@ -83,6 +81,4 @@ try {
     }
   }
   writeFileSync(file, `${JSON.stringify({ browser: browser.version(), links: measured }, null, 1)}\n`);
-} finally {
-  await browser.close();
-}
+});

@@ -1,50 +1,53 @@
 // The builds of the engine, what each needs of the browser, and which of them to try. Nothing here is fetched or started.
 
-/** The builds, the fastest first. Each needs WebAssembly SIMD (Chrome 91, Firefox 89, Safari 16.4). `relaxed` is simd128 with relaxed SIMD; `-threads` share their memory among workers. */
+/**
+ * The builds, the fastest first. Each needs WebAssembly SIMD (Chrome 91, Firefox 89, Safari 16.4). `relaxed` is simd128
+ * with relaxed SIMD; `-threads` share their memory among workers.
+ */
 export const builds = ['relaxed-threads', 'simd128-threads', 'relaxed', 'simd128'] as const;
 
 /** A build of the engine. */
 export type Build = (typeof builds)[number];
 
-/** What a build may need of the browser, and of the page for `threads`. */
+/** Features of the browser and the page that builds need. */
 export interface Abilities {
   simd128: boolean;
   relaxedSimd: boolean;
-  /** Memory that workers share: an isolated page (COOP and COEP) and atomic instructions. */
+  /** Shared memory: an isolated page (COOP and COEP) and atomic instructions. */
   threads: boolean;
 }
 
-/** What drafts: WebAssembly on the processor, or the browser's GPU. */
+/** The engines that can draft: WebAssembly on the processor, or the browser's GPU. */
 export const engines = ['wasm', 'webgpu'] as const;
 
-/** What drafts. */
+/** The name of an engine. */
 export type EngineKind = (typeof engines)[number];
 
-/** Which engine to run. */
+/** The engine that a load asks for. */
 export interface EngineRequest {
   engine: EngineKind | 'auto';
   build: Build | 'auto';
-  /** Null leaves it to {@link threadCount}. */
+  /** The number of threads; null leaves it to {@link threadCount}. */
   threads: number | null;
-  /** Where the module of each build is. */
+  /** The address of each build's module. */
   addresses: Readonly<Record<Build, string>>;
 }
 
-/** The engine that runs. */
+/** The engine that is running. */
 export interface EngineInfo {
-  /** What drafts: the GPU, or WebAssembly, which does all else in any case; `none` where the server is alone. */
+  /** The engine that drafts. WebAssembly does everything else in any case; `none` without a draft model. */
   engine: EngineKind | 'none';
-  /** Why the GPU does not draft, where it was to: there is none, it is slower, or it is gone. */
+  /** The reason why the GPU does not draft although it was asked for; null otherwise. */
   declined: string | null;
-  /** `none` where the server is alone, because no draft model runs here. */
+  /** The build that runs; `none` without a draft model. */
   build: Build | 'none';
-  /** How many threads draft, the worker's own included. */
+  /** The number of drafting threads, the worker's own included. */
   threads: number;
-  /** Faster builds that this browser should have run but did not start, and why. */
+  /** Faster builds that failed to start in this browser, each with the reason. */
   failed: { build: Build; message: string }[];
 }
 
-/** As many threads as this machine should spend on drafts when nobody says how many. */
+/** Most drafting threads when `threads` is not given. */
 const DEFAULT_THREADS = 4;
 
 /** Drafting threads: what was asked for, at most one per processor; else one per processor, at most four. */
@@ -68,7 +71,7 @@ export function candidates(
   );
 }
 
-/** What is missing for `build`, as the end of a sentence; null if nothing is. */
+/** Describes what `build` lacks, as the end of a sentence; null if nothing. */
 export function lackOf(build: Build, abilities: Abilities, built: readonly Build[]): string | null {
   if (!built.includes(build)) return 'it is not part of this package';
   if (!abilities.simd128) return 'this browser has no WebAssembly SIMD';
@@ -83,7 +86,7 @@ export function hasThreads(build: Build): boolean {
   return build.endsWith('-threads');
 }
 
-/** What this browser and this page can do. */
+/** Detects the features of this browser and this page. */
 export function probe(scope: { crossOriginIsolated?: boolean } = globalThis): Abilities {
   const runs = (module: readonly number[]): boolean => WebAssembly.validate(Uint8Array.from(module));
   return {

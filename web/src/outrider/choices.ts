@@ -1,7 +1,7 @@
 // The options and what there is to choose from. Written from the tables of crate `speculation`; do not edit:
 // OUTRIDER_WRITE_TABLES=1 cargo test -p outrider-speculation --test tables
 
-import type { NameDescription, NumberDescription } from './tables.js';
+import type { NameDescription, NumberDescription } from './descriptions.js';
 
 /** What is sent of a draft. */
 export type Scheme = 'auto' | 'ahead' | 'dense' | 'qs' | 'k-sqs' | 'c-sqs' | 'tk-slt' | 'dssd' | 'coupled';

@@ -2,63 +2,79 @@
 
 import type { Message, Tool } from './edge.js';
 
-/** What both kinds of completion are asked for. */
+/** Parameters that both kinds of completion have. */
 export interface CompletionOptions {
-  /** Taken and ignored: a session has the server's model. */
+  /** Accepted and ignored: a session has the server's model. */
   model?: string;
-  /** Whether chunks are wanted as they come. */
+  /** Returns the answer in chunks while it is written. */
   stream?: boolean | null;
-  /** Whether the last chunk has `usage`. */
+  /** `include_usage` adds a last chunk with `usage`. */
   stream_options?: { include_usage?: boolean } | null;
-  /** Ends the text before it. */
+  /** Ends the text before this string, or the first of these. */
   stop?: string | readonly string[] | null;
-  /** 1 if not given, as with OpenAI. */
+  /** The sampling temperature; 1 if not given, as with OpenAI. */
   temperature?: number | null;
-  /** 1 if not given, as with OpenAI. */
+  /** The mass of nucleus sampling; 1 if not given, as with OpenAI. */
   top_p?: number | null;
-  /** Another each time if not given. */
+  /** The seed of the random draws; a random one if not given. */
   seed?: number | null;
-  /** One text. */
+  /** The number of texts, which is 1. */
   n?: 1 | null;
+  /** Accepted with the value that changes nothing, as by the server's API. */
+  presence_penalty?: 0 | null;
+  /** Accepted if 0, as `presence_penalty`. */
+  frequency_penalty?: 0 | null;
+  /** Accepted if empty, as `presence_penalty`. */
+  logit_bias?: Record<string, never> | null;
+  /** Accepted and ignored, as it does not change the text. */
+  user?: string | null;
+  /** Accepted and ignored, as it does not change the text. */
+  metadata?: unknown;
+  /** Accepted and ignored, as it does not change the text. */
+  store?: boolean | null;
 }
 
-/** What a conversation is asked for. */
+/** Parameters of a chat completion. */
 export interface ChatCompletionParams extends CompletionOptions {
   messages: readonly Message[];
-  /** What the assistant may call. */
-  tools?: readonly Tool[];
-  /** `none` hides the tools. */
-  tool_choice?: 'auto' | 'none';
-  /** Most tokens of the answer; as many as there is room for if not given. */
+  /** The tools that the assistant may call. */
+  tools?: readonly Tool[] | null;
+  /** `none` hides the tools from the model. */
+  tool_choice?: 'auto' | 'none' | null;
+  /** Accepted if true, and without `tools` also if false. */
+  parallel_tool_calls?: boolean;
+  /** The form of the answer, which is text. */
+  response_format?: { type: 'text' } | null;
+  /** Most tokens of the answer; up to the context length if not given. */
   max_completion_tokens?: number | null;
   /** The older name of `max_completion_tokens`. */
   max_tokens?: number | null;
   /**
-   * Tells the server's log-probabilities, of its distribution as it is sampled (OpenAI's are those before temperature and
+   * Returns the server's log-probabilities, of its distribution as it is sampled (OpenAI's are those before temperature and
    * `top_p`): the option `evidence` of `generate()`, with what it needs.
    */
   logprobs?: boolean | null;
-  /** How many of the likeliest tokens are told at each position, at most 5. */
+  /** The number of most likely tokens returned at each position, at most 5. */
   top_logprobs?: number | null;
 }
 
-/** What a text is asked for. */
+/** Parameters of a text completion. */
 export interface CompletionParams extends CompletionOptions {
   prompt: string;
   /** Most tokens of the text; 16 if not given, as with OpenAI. */
   max_tokens?: number | null;
 }
 
-/** What a completion took, with what drafting has saved. */
+/** Tokens of a completion, and forward passes that drafting saved. */
 export interface CompletionUsage {
   prompt_tokens: number;
   completion_tokens: number;
   total_tokens: number;
-  /** Not OpenAI's: what this package measured. */
+  /** Measurements of this package, which OpenAI's API does not have. */
   outrider: {
     /** Forward passes of the server's model; without drafts one for each token. */
     server_passes: number;
-    /** Forward passes that drafts have saved. */
+    /** Forward passes saved by drafts. */
     saved_passes: number;
     drafted: number;
     accepted: number;
@@ -75,7 +91,7 @@ export interface TopLogprob {
   logprob: number;
 }
 
-/** The log-probability of a token that was chosen; -9999 where the server told none, or where it is 0. */
+/** The log-probability of a chosen token; -9999 where it is unknown or the probability is 0. */
 export interface TokenLogprob extends TopLogprob {
   top_logprobs: TopLogprob[];
 }
@@ -86,17 +102,17 @@ export interface ChoiceLogprobs {
   refusal: null;
 }
 
-/** A call of a tool, complete. */
+/** A complete call of a tool. */
 export interface CompletionToolCall {
   id: string;
   type: 'function';
   function: { name: string; arguments: string };
 }
 
-/** Why an answer ended. */
+/** The reason why an answer ended. */
 export type ChatFinish = 'stop' | 'length' | 'tool_calls';
 
-/** An answer. */
+/** A complete answer in a conversation. */
 export interface ChatCompletion {
   id: string;
   object: 'chat.completion';
@@ -116,7 +132,7 @@ export interface ChatCompletion {
   usage: CompletionUsage;
 }
 
-/** A part of an answer that is being written. */
+/** A chunk of an answer that is being written. */
 export interface ChatCompletionChunk {
   id: string;
   object: 'chat.completion.chunk';
@@ -145,7 +161,7 @@ export interface Completion {
   usage?: CompletionUsage;
 }
 
-/** A part of a text that is being written. */
+/** A chunk of a text that is being written. */
 export interface CompletionChunk extends Omit<Completion, 'choices' | 'usage'> {
   choices: { index: number; text: string; logprobs: null; finish_reason: 'stop' | 'length' | null }[];
   usage?: CompletionUsage | null;

@@ -28,7 +28,7 @@ const summary: Summary = {
   ...{ uplinkBits: 17, downlinkBits: 80, finish: 'eos' },
 };
 
-/** Whoever writes these rounds and ends so; a signal ends it sooner. */
+/** A writer of these rounds with this summary; a signal ends it sooner. */
 function writer(rounds: Round[], end: Summary = summary) {
   const asked: { prompt: unknown; options: GenerateOptions }[] = [];
   const stop = vi.fn();
@@ -173,6 +173,42 @@ test('what would change the text and is not known is refused by name', async () 
   const { choices, usage } = await completions.create({ prompt: 'a' });
   expect(choices).toEqual([{ index: 0, logprobs: null, text: 'Good day', finish_reason: 'stop' }]);
   expect(usage?.outrider.saved_passes).toBe(6);
+});
+
+test('parameters whose value changes nothing are taken, as by the server', async () => {
+  const chats = new ChatCompletions(writer([]));
+  const tools = [{ type: 'function', function: { name: 'f' } }] as const;
+  const taken = [
+    ...[
+      {},
+      { frequency_penalty: 0 },
+      { presence_penalty: null },
+      { logit_bias: undefined },
+      { logit_bias: {} },
+    ],
+    ...[
+      { user: 'u' },
+      { response_format: { type: 'text' } },
+      { parallel_tool_calls: true },
+      { store: false },
+    ],
+    ...[{ parallel_tool_calls: false }, { tools: null, tool_choice: null }, { unknown: undefined }],
+    { stream_options: { include_usage: null, include_obfuscation: false }, stream: true },
+  ];
+  for (const more of taken) await chats.create({ messages, ...more } as ChatCompletionParams);
+  for (const more of [
+    ...[{ frequency_penalty: 1 }, { logit_bias: { 5: 1 } }, { response_format: { type: 'json_object' } }],
+    ...[{ tools, parallel_tool_calls: false }, { unknown: null }, { best_of: 1 }],
+    { stream_options: { include_obfuscation: true }, stream: true },
+  ]) {
+    const refused = chats.create({ messages, ...more } as never);
+    await expect(refused, JSON.stringify(more)).rejects.toMatchObject({ code: 'invalid-option' });
+  }
+  const texts = new Completions(writer([]));
+  await texts.create({ prompt: 'a', best_of: 1, echo: false, logprobs: null } as CompletionParams);
+  await expect(texts.create({ prompt: 'a', echo: true } as CompletionParams)).rejects.toThrow(
+    'echo is not supported other than as false',
+  );
 });
 
 test('leaving a stream early, or its controller, stops the generation', async () => {

@@ -15,22 +15,22 @@ import type {
   TopLogprob,
 } from './completions-types.js';
 import type { Finish, Piece, Prompt, Summary, Token } from './edge.js';
-import { OutriderError } from './errors.js';
+import { invalidOption, OutriderError } from './errors.js';
 import type { Generation } from './generation.js';
 import type { GenerateOptions } from './options.js';
 import type { NumberOption, Range } from './tables.js';
 import { refuseUnknown } from './validation.js';
 
-/** Whoever generates. */
+/** The instance that generates. */
 interface Writer {
   generate(prompt: Prompt, options?: GenerateOptions): Generation;
   readonly ranges: Readonly<Record<NumberOption, Range>>;
   readonly mode: 'draft' | 'server';
 }
 
-/** What is handed to OpenAI's client beside the request. */
+/** Options of a call beside the parameters, as in OpenAI's client. */
 export interface RequestOptions {
-  /** Stops the generation. What it has written until then is the answer, and a stream ends. */
+  /** Stops the generation. The text so far is the answer, and a stream ends. */
   signal?: AbortSignal | null;
 }
 
@@ -40,13 +40,24 @@ export interface CompletionStream<Chunk> extends AsyncIterable<Chunk> {
 }
 
 const model = 'outrider';
-/** Tokens of a text if nobody says how many, as with OpenAI. */
+/** Most tokens of a text if `max_tokens` is not given, as with OpenAI. */
 const COMPLETION_TOKENS = 16;
 const MOST_TOP_LOGPROBS = 5;
-/** What OpenAI's API says where a probability is not among those that it knows. */
+/** The log-probability that OpenAI's API gives where a probability is unknown. */
 const NO_LOGPROB = -9999;
-/** No seed is larger. */
+/** The number of seeds: one is below 2³². */
 const SEEDS = 2 ** 32;
+
+/** Parameters of OpenAI's API that do not change the text; any value is accepted. */
+const withoutEffect = [
+  ...['user', 'metadata', 'store', 'service_tier', 'safety_identifier'],
+  ...['prompt_cache_key', 'prompt_cache_retention'],
+];
+/** Parameters that are accepted only with a value that changes nothing, as by the server's API. */
+const neutral = { presence_penalty: [0], frequency_penalty: [0], logit_bias: [{}] };
+const neutralOfTexts = { ...neutral, best_of: [1], echo: [false], suffix: [''], logprobs: [false] };
+const textFormat = { type: 'text' };
+const neutralOfChats = { ...neutral, functions: [[]], modalities: [['text']], response_format: [textFormat] };
 
 const commonNames = ['model', 'stream', 'stream_options', 'stop', 'temperature', 'top_p', 'seed', 'n'];
 const completionNames = [...commonNames, 'prompt', 'max_tokens'];
@@ -55,7 +66,28 @@ const chatNames = [
   ...['logprobs', 'top_logprobs'],
 ];
 
-/** `outrider.completions`. */
+/** The parameters that this package reads; those that are null or undefined count as not given. */
+function read<Params extends object>(
+  params: Params,
+  known: readonly string[],
+  neutral: Readonly<Record<string, readonly unknown[]>>,
+  where: string,
+): { [Name in keyof Params]: Exclude<Params[Name], null> } {
+  const given = Object.entries(params).filter(([name, value]) => {
+    if (value === undefined || withoutEffect.includes(name)) return false;
+    const [, values] = Object.entries(neutral).find(([other]) => other === name) ?? [];
+    if (value === null) return !known.includes(name) && !values;
+    if (!values) return true;
+    const texts = values.map((value) => JSON.stringify(value));
+    if (texts.includes(JSON.stringify(value))) return false;
+    throw invalidOption(`${name} is not supported other than as ${texts.join(' or ')}`);
+  });
+  const rest = Object.fromEntries(given) as { [Name in keyof Params]: Exclude<Params[Name], null> };
+  refuseUnknown(rest, known, where);
+  return rest;
+}
+
+/** Text completions: `outrider.completions`. */
 export class Completions {
   readonly #writer: Writer;
 
@@ -64,7 +96,10 @@ export class Completions {
     this.#writer = writer;
   }
 
-  /** Goes on with a text. @throws {@link OutriderError} as `generate()`; what is not known is refused by name. */
+  /**
+   * Continues a text with a completion. @throws {@link OutriderError} as `generate()`; unknown parameters are refused
+   * by name.
+   */
   create(
     params: CompletionParams & { stream: true },
     options?: RequestOptions,
@@ -78,18 +113,18 @@ export class Completions {
     params: CompletionParams,
     options: RequestOptions = {},
   ): Promise<Completion | CompletionStream<CompletionChunk>> {
-    refuseUnknown(params, completionNames, 'completions.create()');
-    const { prompt, max_tokens } = params;
-    if (typeof prompt !== 'string') throw new OutriderError('invalid-option', 'prompt must be a text');
+    const given = read(params, completionNames, neutralOfTexts, 'completions.create()');
+    const { prompt, max_tokens } = given;
+    if (typeof prompt !== 'string') throw invalidOption('prompt must be a text');
     const { controller, signal } = abortion(options);
     const generation = this.#writer.generate(prompt, {
-      ...commonOptions(params, max_tokens ?? COMPLETION_TOKENS, this.#writer.ranges),
+      ...commonOptions(given, max_tokens ?? COMPLETION_TOKENS, this.#writer.ranges),
       signal,
     });
     const head = { id: `cmpl-${identity(24)}`, object: 'text_completion', created: now(), model } as const;
     const choice = { index: 0, logprobs: null } as const;
     const finish = (reason: Finish) => (ends(reason) ? 'stop' : 'length');
-    if (!params.stream) {
+    if (!given.stream) {
       const summary = await generation.summary;
       const { text } = summary;
       const choices = [{ ...choice, text, finish_reason: finish(summary.finish) } as const];
@@ -102,11 +137,11 @@ export class Completions {
       const { finish: reason } = await generation.summary;
       yield { ...head, choices: [{ ...choice, text: '', finish_reason: finish(reason) }] };
     };
-    return streamed(controller, includesUsage(params), generation, chunks, { ...head, choices: [] });
+    return streamed(controller, includesUsage(given), generation, chunks, { ...head, choices: [] });
   }
 }
 
-/** `outrider.chat.completions`. */
+/** Chat completions: `outrider.chat.completions`. */
 export class ChatCompletions {
   readonly #writer: Writer;
 
@@ -115,7 +150,9 @@ export class ChatCompletions {
     this.#writer = writer;
   }
 
-  /** Answers in a conversation. @throws {@link OutriderError} as `generate()`; what is not known is refused by name. */
+  /**
+   * Answers in a conversation. @throws {@link OutriderError} as `generate()`; unknown parameters are refused by name.
+   */
   create(
     params: ChatCompletionParams & { stream: true },
     options?: RequestOptions,
@@ -132,31 +169,34 @@ export class ChatCompletions {
     params: ChatCompletionParams,
     options: RequestOptions = {},
   ): Promise<ChatCompletion | CompletionStream<ChatCompletionChunk>> {
-    refuseUnknown(params, chatNames, 'chat.completions.create()');
-    const { messages, tools = [], tool_choice: choice = 'auto', max_tokens } = params;
-    if (!Array.isArray(messages)) throw new OutriderError('invalid-option', 'messages must be a list');
+    // Calls one at a time would need a grammar; where there are no tools there are no calls.
+    const calls = params.tools?.length ? [true] : [true, false];
+    const accepted = { ...neutralOfChats, parallel_tool_calls: calls };
+    const given = read(params, chatNames, accepted, 'chat.completions.create()');
+    const { messages, tools = [], tool_choice: choice = 'auto', max_tokens } = given;
+    if (!Array.isArray(messages)) throw invalidOption('messages must be a list');
     if (choice !== 'auto' && choice !== 'none') {
-      throw new OutriderError('invalid-option', "tool_choice must be 'auto' or 'none'");
+      throw invalidOption("tool_choice must be 'auto' or 'none'");
     }
-    const likeliest = topLogprobs(params);
+    const likeliest = topLogprobs(given);
     if (likeliest !== null && this.#writer.mode === 'server') {
-      throw new OutriderError('no-draft', 'logprobs are told in rounds, and no draft model runs here');
+      throw new OutriderError('no-draft', 'logprobs need rounds, and no draft model runs here');
     }
     const { controller, signal } = abortion(options);
     const { ranges } = this.#writer;
-    const most = params.max_completion_tokens ?? max_tokens ?? ranges.maxNewTokens.max;
+    const most = given.max_completion_tokens ?? max_tokens ?? ranges.maxNewTokens.max;
     const generation = this.#writer.generate(messages, {
-      ...commonOptions(params, most, ranges),
+      ...commonOptions(given, most, ranges),
       ...(choice === 'auto' && { tools }),
       evidence: likeliest !== null,
       signal,
     });
     const id = `chatcmpl-${identity(24)}`;
     const head = { id, created: now(), model };
-    if (!params.stream) return whole(head, generation, likeliest);
+    if (!given.stream) return whole(head, generation, likeliest);
     const chunk = { ...head, object: 'chat.completion.chunk' } as const;
     const chunks = () => chatChunks(chunk, generation, likeliest);
-    return streamed(controller, includesUsage(params), generation, chunks, { ...chunk, choices: [] });
+    return streamed(controller, includesUsage(given), generation, chunks, { ...chunk, choices: [] });
   }
 }
 
@@ -218,7 +258,7 @@ async function* chatChunks(
   yield chunk({}, { finish_reason: finishOf(finish, calls) });
 }
 
-/** A stream of chunks; with `usage` as its last, if that is wanted. */
+/** A stream of chunks; `withUsage` adds a last one with `usage`. */
 function streamed<Chunk extends { usage?: CompletionUsage | null }>(
   controller: AbortController,
   withUsage: boolean,
@@ -236,7 +276,7 @@ function streamed<Chunk extends { usage?: CompletionUsage | null }>(
 }
 
 function commonOptions(params: CompletionOptions, tokens: number, ranges: Writer['ranges']): GenerateOptions {
-  if ((params.n ?? 1) !== 1) throw new OutriderError('invalid-option', 'n must be 1');
+  if ((params.n ?? 1) !== 1) throw invalidOption('n must be 1');
   return {
     temperature: params.temperature ?? 1,
     topP: params.top_p ?? 1,
@@ -248,17 +288,17 @@ function commonOptions(params: CompletionOptions, tokens: number, ranges: Writer
 
 function topLogprobs({ logprobs, top_logprobs: top }: ChatCompletionParams): number | null {
   if (!logprobs) {
-    if (top) throw new OutriderError('invalid-option', 'top_logprobs needs logprobs');
+    if (top) throw invalidOption('top_logprobs needs logprobs');
     return null;
   }
   const count = top ?? 0;
   if (Number.isInteger(count) && count >= 0 && count <= MOST_TOP_LOGPROBS) return count;
-  throw new OutriderError('invalid-option', `top_logprobs must be from 0 to ${MOST_TOP_LOGPROBS}`);
+  throw invalidOption(`top_logprobs must be from 0 to ${MOST_TOP_LOGPROBS}`);
 }
 
 function includesUsage({ stream_options: options }: CompletionOptions): boolean {
-  refuseUnknown(options ?? {}, ['include_usage'], 'stream_options');
-  return options?.include_usage ?? false;
+  const accepted = { include_obfuscation: [false] };
+  return read(options ?? {}, ['include_usage'], accepted, 'stream_options').include_usage ?? false;
 }
 
 function abortion({ signal }: RequestOptions): { controller: AbortController; signal: AbortSignal } {
@@ -270,7 +310,7 @@ function abortion({ signal }: RequestOptions): { controller: AbortController; si
 }
 
 function usageOf(summary: Summary): CompletionUsage {
-  // What came behind a stop string is nobody's.
+  // Tokens after a stop string do not count.
   const completion = summary.tokenIds.length || summary.tokens;
   return {
     prompt_tokens: summary.promptTokens,
@@ -288,7 +328,7 @@ function usageOf(summary: Summary): CompletionUsage {
   };
 }
 
-/** Whether a text came to its end, or was stopped at one. */
+/** True for an end of the text or a stop, false for a limit that was reached. */
 function ends(finish: Finish): boolean {
   return finish === 'eos' || finish === 'stop' || finish === 'cancelled';
 }

@@ -22,7 +22,7 @@ export class BlockDigest {
     }
   }
 
-  /** Of all that was added, in hex; nothing is added after it. */
+  /** The digest of all added bytes, in hex; call it last. */
   async value(): Promise<string> {
     if (this.#filled > 0) this.#end();
     const digests = await Promise.all(this.#digests);

@@ -117,7 +117,7 @@ test('a file that may be missing is null where it is, and an error for any other
   expect(await downloadOptional('u', server({}).request)).toEqual(file);
 });
 
-/** Writes down what it is told; refuses the chunk that begins with `refused`. */
+/** A sink that records its calls, and refuses the chunk that begins with `refused`. */
 function recorder(refused?: string) {
   const told: (string | number | null)[] = [];
   const sink: Sink = {

@@ -1,43 +1,43 @@
 import { OutriderError } from './errors.js';
 
-/** How long to wait before each attempt, in milliseconds; a radio link needs seconds to come back. */
+/** Pauses before each attempt, in milliseconds; a radio link needs seconds to come back. */
 const PAUSES_MS = [0, 250, 1000, 3000];
 
-/** Where the bytes of a download go. */
+/** The receiver of a download's bytes. */
 export interface Sink {
-  /** A file begins, or begins anew: what was pushed before counts no more. */
+  /** Begins a file, or begins it again: bytes pushed before are discarded. */
   begin(totalBytes: number | null): void | Promise<void>;
-  /** The next bytes of the file. */
+  /** Takes the next bytes of the file. */
   push(chunk: Uint8Array): void;
 }
 
-/** What is kept of a file from one visit to the next. */
+/** The copy of a file that is kept from one visit to the next. */
 export interface Kept {
-  /** What the server calls the version that is kept; null: none is. */
+  /** The server's `ETag` of the kept version; null without one. */
   readonly etag: string | null;
   /** The length of the whole file; null if it is not known. */
   readonly total: number | null;
-  /** How many bytes are there, from the first on. */
+  /** The number of kept bytes, from the first byte on. */
   readonly length: number;
-  /** Reads from a position on; gives how many bytes there were. */
+  /** Reads from a position on, and returns the number of bytes read. */
   read(at: number, into: Uint8Array): number;
-  /** Forgets what there is; what is appended is of this version. */
+  /** Discards the copy, and begins one of this version. */
   begin(etag: string | null, total: number | null): void;
   append(chunk: Uint8Array): void;
-  /** Whether what was read, from the first byte to the last, is what was once appended. */
+  /** Checks that the bytes read, from first to last, are those that were appended. */
   isSound(): Promise<boolean>;
   close(): void;
 }
 
-/** Bytes that are read from what is kept at a time. */
+/** Bytes read from a kept file at a time. */
 const KEPT_CHUNK = 1 << 20;
 
 /**
- * Fetches a file into `sink`, telling how far it is. A transfer that breaks is taken up where it broke if the server
- * can (`Range` with `If-Range`, so that bytes of two versions never mix), else from the start. What is `kept` is not
- * fetched, if the server says that it is the same version; what comes is kept.
+ * Fetches a file into `sink`, and reports its progress. A transfer that breaks is resumed where it broke if the server
+ * can (`Range` with `If-Range`, so that bytes of two versions never mix), else from the start. A `kept` copy is used
+ * instead if the server confirms its version; new bytes are added to it.
  *
- * Memory: one chunk. What the sink throws ends the download and is thrown on.
+ * Memory: one chunk. An error of the sink ends the download and is thrown.
  * @throws {@link OutriderError} `download-failed`; `origin-refused`, after the second attempt
  */
 export async function downloadInto(
@@ -50,9 +50,9 @@ export async function downloadInto(
   let length = kept?.length ?? 0;
   let total: number | null = kept?.total ?? null;
   let validator: string | null = kept?.etag ?? null;
-  /** Parts come uncompressed: the rest of what is compressed would be more bytes than all of it again. */
+  /** Parts come uncompressed: the rest of a compressed file would be more bytes than the whole again. */
   let isCompressed = false;
-  /** Bytes that are kept and that the sink has not had. */
+  /** Kept bytes that the sink has not received. */
   let unread = length;
   let cause: unknown;
   let isSuspect = false;
@@ -60,9 +60,13 @@ export async function downloadInto(
     try {
       if (kept) action(kept);
     } catch {
-      // Nothing is kept on a full disk; the download goes on.
+      // On a full disk nothing is kept; the download continues.
       kept = null;
     }
+  };
+  const forget = (why: string): never => {
+    [length, unread, validator] = [0, 0, null];
+    throw new Error(why);
   };
   const readKept = async (): Promise<void> => {
     if (!kept || unread === 0) return;
@@ -71,24 +75,22 @@ export async function downloadInto(
       const chunk = new Uint8Array(Math.min(KEPT_CHUNK, unread - at));
       const read = kept.read(at, chunk);
       if (read === 0) {
-        [length, unread, validator] = [0, 0, null];
-        throw new Error('what was kept has gone');
+        forget('the kept part of the file is gone');
       }
       await refusing(() => sink.push(chunk.subarray(0, read)));
       at += read;
       onProgress(at, total);
     }
-    if (!(await kept.isSound())) {
-      [length, unread, validator] = [0, 0, null];
-      throw new Error('what was kept is damaged');
-    }
+    if (!(await kept.isSound())) forget('the kept file is damaged');
     unread = 0;
   };
 
   for (const pause of PAUSES_MS) {
     if (pause > 0) await new Promise((resolve) => setTimeout(resolve, pause));
-    const resuming: boolean = length > 0 && validator !== null && !isCompressed;
-    const whole: boolean = resuming && length === total;
+    // A weak validator names a version, and does not promise equal bytes: it serves for a whole file, not for a part.
+    const isNamed: boolean = length > 0 && validator !== null && !isCompressed;
+    const whole: boolean = isNamed && length === total;
+    const resuming: boolean = isNamed && (whole || !validator?.startsWith('W/'));
     try {
       const response: Response = await request(url, {
         headers: whole
@@ -98,10 +100,7 @@ export async function downloadInto(
             : {},
       });
       if (whole && response.status === 304) return await readKept();
-      if (resuming && !isRest(response, length, validator)) {
-        [length, unread, validator] = [0, 0, null];
-        throw new Error('the rest of what has come is not there any more');
-      }
+      if (resuming && !isRest(response, length, validator)) forget('the rest of the file is no longer there');
       if (!response.ok) {
         throw new OutriderError(
           'download-failed',
@@ -114,22 +113,20 @@ export async function downloadInto(
       } else {
         [length, unread] = [0, 0];
         total = lengthOf(response);
-        // A weak validator does not promise equal bytes.
-        validator = response.headers.get('etag') ?? response.headers.get('last-modified');
-        if (validator?.startsWith('W/')) validator = null;
+        const etag = response.headers.get('etag');
+        validator = etag ?? response.headers.get('last-modified');
         const coding = response.headers.get('content-encoding');
         isCompressed = coding !== null && coding !== 'identity';
-        const etag = response.headers.has('etag') ? validator : null;
         keeping((kept) => kept.begin(etag, total));
         await refusing(() => sink.begin(total));
       }
       onProgress(length, total);
-      await drain(response, async (chunk) => {
+      for await (const chunk of chunksOf(response)) {
         await refusing(() => sink.push(chunk));
         keeping((kept) => kept.append(chunk));
         length += chunk.length;
         onProgress(length, total);
-      });
+      }
       // More arrives where the length is that of a compressed answer, and the server does not let other sites see that.
       if (total === null || length >= total) return;
       cause = new Error(`${length} of ${total} bytes arrived`);
@@ -151,8 +148,8 @@ export async function downloadInto(
 }
 
 /**
- * Whether the server of another origin answers those who may not read the answer. Then it was not the network that
- * failed the request: a browser says the same of both.
+ * Checks whether a server of another origin answers a request whose answer this page may not read. Then the network did
+ * not fail the request: a browser reports both with the same error.
  */
 async function answersOthers(url: string, request: typeof fetch): Promise<boolean> {
   const { origin } = globalThis;
@@ -165,7 +162,7 @@ async function answersOthers(url: string, request: typeof fetch): Promise<boolea
   }
 }
 
-/** Reads a file of the user's into `sink`, telling how far it is. Memory: one chunk. */
+/** Reads a local file into `sink`, and reports its progress. Memory: one chunk. */
 export async function readInto(
   file: Blob,
   sink: Sink,
@@ -173,17 +170,16 @@ export async function readInto(
 ): Promise<void> {
   await sink.begin(file.size);
   let length = 0;
-  await drain(new Response(file), (chunk) => {
+  for await (const chunk of chunksOf(new Response(file))) {
     sink.push(chunk);
     length += chunk.length;
     onProgress(length, file.size);
-    return Promise.resolve();
-  });
+  }
 }
 
 /**
- * Fetches a file as {@link downloadInto} does, into memory: the file once, if the server tells its length; at most
- * three times while growing, if not.
+ * Fetches a file as {@link downloadInto} does, into memory: the size of the file if its length is known, else at most
+ * three times that.
  * @throws {@link OutriderError} `download-failed`
  */
 export async function download(
@@ -196,7 +192,7 @@ export async function download(
   return file.bytes();
 }
 
-/** {@link download} of a file that may not be there: null if the server answers that it is not. */
+/** Fetches a file that may not exist: null if the server answers 404. */
 export async function downloadOptional(url: string, request?: typeof fetch): Promise<Uint8Array | null> {
   try {
     return await download(url, undefined, request);
@@ -206,7 +202,7 @@ export async function downloadOptional(url: string, request?: typeof fetch): Pro
   }
 }
 
-/** The length of the body as it will be read; unknown if it travels compressed. */
+/** The length of the body as it will be read; null if it is compressed. */
 function lengthOf(response: Response): number | null {
   const encoding = response.headers.get('content-encoding');
   const length = Number(response.headers.get('content-length') ?? Number.NaN);
@@ -214,8 +210,8 @@ function lengthOf(response: Response): number | null {
 }
 
 /**
- * Whether an answer to a request for the rest of a version, from a position on, is of use: that rest, or all of another
- * version. Servers that do not read `If-Range` send a part of any version, or that there is none.
+ * Checks that an answer to a request for the rest of a version is that rest, or all of another version. Servers that do
+ * not read `If-Range` send a part of any version, or 416.
  */
 function isRest(response: Response, at: number, validator: string | null): boolean {
   if (response.status !== 206) return response.status !== 416;
@@ -224,23 +220,23 @@ function isRest(response: Response, at: number, validator: string | null): boole
   return (etag === null || etag === validator) && (start === undefined || Number(start) === at);
 }
 
-async function drain(response: Response, onChunk: (chunk: Uint8Array) => Promise<void>): Promise<void> {
+/** Yields the body of a response as it comes. Leaving the loop early cancels the transfer. */
+export async function* chunksOf(response: Response): AsyncGenerator<Uint8Array> {
   const reader = response.body?.getReader();
   if (!reader) return;
   try {
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return;
-      await onChunk(value);
+      yield value;
     }
-  } catch (error) {
-    // The rest is not wanted; where the transfer itself has failed, there is nothing left to cancel.
+  } finally {
+    // A transfer that has ended or failed has nothing left to cancel.
     reader.cancel().catch(() => {});
-    throw error;
   }
 }
 
-/** The sink will not have the bytes. Told apart from failures of the network, which are worth another attempt. */
+/** A refusal by the sink, which unlike a failure of the network is not worth another attempt. */
 class Refusal extends Error {
   constructor(cause: unknown) {
     super('refused', { cause });

@@ -2,126 +2,127 @@
 // whatever the engine throws is an `Error` with a string `code`.
 
 import type { EngineKind } from './builds.js';
-import type { NumberOptions, ParameterOptions, Scheme, UnsetOption } from './choices.js';
+import type { NumberOptions, ParameterOptions, UnsetOption } from './choices.js';
 import type { Limits } from './limits.js';
 import type { RoundRecord, Statistics } from './statistics.js';
 import type { Choices, Head, PolicyOption } from './tables.js';
 
+export type { AheadWay, ComparedScheme, RoundScheme } from './schemes.js';
 export type { AheadRecord, RoundRecord, Statistics, WayRecord } from './statistics.js';
 
-/** What decides the tokens: drafts checked by the server, or the server alone. */
+/** The mode of a generation: drafts verified by the server, or the server alone. */
 export type Mode = 'speculative' | 'cloud-only';
 
 /**
- * Where a token comes from: drafted here and `accepted` by the server; written here and `passed` without asking it;
+ * The origin of a token: drafted here and `accepted` by the server; written here and `passed` unverified;
  * `resampled` by the server in place of the first draft it rejected; a `bonus` after a round without rejection; from the
  * server, and guessed here too, but too `late` to be judged; or from the server alone (`cloud`).
  */
 export type Origin = 'accepted' | 'passed' | 'resampled' | 'bonus' | 'late' | 'cloud';
 
-/** Why a generation ended: an end-of-text token, `maxNewTokens`, a full context window, a string of `stop`, or somebody who stopped it. */
+/**
+ * The reason why a generation ended: an end-of-text token, `maxNewTokens`, a full context window, a string of `stop`,
+ * or a call of `stop()`.
+ */
 export type Finish = 'eos' | 'length' | 'context' | 'stop' | 'cancelled';
 
 /** One committed token. */
 export interface Token {
-  /** Of the vocabulary; -1 where the server is alone, without a draft: it tells texts only. */
+  /** The id in the vocabulary; -1 without a draft model, where the server sends text only. */
   id: number;
-  /** What it adds to the text; sometimes nothing, as one half of a character. */
+  /** The text that the token adds; empty for, say, one half of a character. */
   text: string;
   origin: Origin;
-  /** What both models thought of it; with the option `evidence`. */
+  /** Probabilities of both models, with the option `evidence`. */
   evidence?: TokenEvidence;
 }
 
-/** What both models thought of a token. */
+/** Probabilities that both models gave to a token and its alternatives. */
 export interface TokenEvidence {
-  /** ln p under the server's distribution, as it is sampled; null where the server told none. */
+  /** ln p under the server's distribution as it is sampled; null where it is unknown. */
   logprob: number | null;
   /** Payload bits of the round's drafts, per draft; null where nothing was drafted. */
   bits: number | null;
   /**
-   * At most eight tokens that could have stood there: the draft's three likeliest, and of the server's as many as there
-   * is room for. The server's likeliest first; by `q` where it told nothing.
+   * At most eight candidates for the position: the draft's three most likely, then the server's most likely. Sorted by
+   * the server's probability, or by `q` where that is unknown.
    */
   candidates: Candidate[];
 }
 
-/** A token that could have stood at a position. */
+/** A candidate for a position of the text. */
 export interface Candidate {
   id: number;
   text: string;
-  /** Its probability in what the draft was drawn from, after all rounding; null where nothing was drafted. */
+  /** Its probability in the rounded distribution that the draft was sampled from; null where nothing was drafted. */
   q: number | null;
-  /** Its probability under the server's distribution, as it is sampled; null where the server told none. */
+  /** Its probability under the server's distribution as it is sampled; null where it is unknown. */
   p: number | null;
 }
 
 /** A piece of an answer that may call tools: text, or a call whose `arguments` are the JSON of an object. */
 export type Piece = { type: 'text'; text: string } | { type: 'call'; name: string; arguments: string };
 
-/** The link between page and server. `null` is a rate that is not limited. */
+/** The link between page and server. A rate of `null` is not limited. */
 export interface Link {
   uplinkBitsPerSecond: number | null;
   downlinkBitsPerSecond: number | null;
   roundTripMs: number;
 }
 
-/** The draft model, and what it runs on. */
+/** The draft model, and the engine that runs it. */
 export interface DraftInfo extends ModelInfo {
   engine: EngineKind;
   declined: string | null;
 }
 
-/** The draft model. */
+/** Properties of the draft model. */
 export interface ModelInfo {
   vocabSize: number;
   contextLength: number;
-  /** Length of its file. */
+  /** The length of the model's file. */
   weightBytes: number;
-  /** Memory that the engine has taken from the browser so far, for the weights and all else. */
+  /** Memory that the engine has allocated so far, weights included. */
   memoryBytes: number;
-  /** The trained heads that it has. */
+  /** The trained heads of the draft model. */
   heads: Readonly<Record<Head, boolean>>;
 }
 
-/** The server's part of the handshake. */
+/** Limits that the server granted in the handshake, and the size of its vocabulary. */
 export interface SessionInfo extends Limits {
   vocabSize: number;
 }
 
-/** No guesses; guesses that nobody waits for; passes that wait for the first guess behind a wrong one; both ends in turn. */
-export type AheadWay = 'alone' | 'at once' | 'patient' | 'in turn';
-
-/** A scheme whose drafts are verified round by round. */
-export type RoundScheme = Exclude<Scheme, 'auto' | 'ahead'>;
-
-/** What the costs of a round are compared for: every scheme of rounds, lattices in the papers' code, K-SQS also in ours. */
-export type ComparedScheme = RoundScheme | 'k-sqs/adaptive';
-
-/** One round: what the server committed with one answer, and the totals when it was told: with several rounds in flight perhaps after later ones. */
+/**
+ * One round: the tokens committed by one answer of the server, and the totals at that time. With several rounds in
+ * flight the totals may include later rounds.
+ */
 export interface Round {
   tokens: Token[];
-  /** With `tools`: the text and the calls that have become certain; not there while nothing has. */
+  /** With `tools`: text and calls that are complete; absent while there are none. */
   pieces?: Piece[];
   statistics: Statistics;
-  /** What the drafts cost; null where there are no rounds: `cloud-only`, and ahead of the server. */
+  /** The cost of the drafts; null without rounds: in `cloud-only`, and ahead of the server. */
   round: RoundRecord | null;
 }
 
-/** The end of a generation. */
+/** The result of a generation. */
 export interface Summary extends Statistics {
   /** The text, up to a string of `stop`. */
   text: string;
-  /** With `tools`: all of it, as text and calls; not there where nothing was written. */
+  /** With `tools`: the whole answer as text and calls; absent if it is empty. */
   pieces?: Piece[];
   promptTokens: number;
   finish: Finish;
   promptTokenIds: number[];
-  /** All that were committed, with those of the string that stopped the text. `tokens` also counts what the same round brought behind it. */
+  /**
+   * All committed ids, those of the string that stopped the text included. `tokens` also counts later tokens of the
+   * same round.
+   */
   tokenIds: number[];
 }
 
-/** What a session can be resumed with after a reload. Whoever has it can. */
+/** The secret that resumes a session after a reload. Keep it private: it is all that resuming takes. */
 export interface Claim {
   session: string;
   secret: string;
@@ -129,23 +130,23 @@ export interface Claim {
   generation: number;
 }
 
-/** What happens to the connection of a generation. */
+/** A change of a generation's connection. */
 export type LineEvent =
   | { state: 'begun'; claim: Claim | null }
-  /** It is lost; the next attempt comes after so long. */
+  /** The connection is lost; the next attempt follows after the delay. */
   | { state: 'reconnecting'; attempt: number; delayMs: number }
-  /** The generation goes on; `anew`: in another session, as the server has forgotten the one before. */
+  /** The generation continues; `anew` is true in another session, because the server has forgotten the previous one. */
   | { state: 'resumed'; anew: boolean; claim: Claim | null };
 
-/** How a generation holds on to its session. */
+/** The terms on which a generation keeps its session. */
 export interface Continuation {
-  /** Attempts to connect again, without success, before it is given up. */
+  /** Failed attempts to reconnect before the generation fails. */
   attempts: number;
-  /** Tokens that were committed before a reload; they follow the prompt. */
+  /** Tokens committed before a reload; they follow the prompt. */
   committed: number[];
 }
 
-/** A number for every option; null where that is left to the others. */
+/** A number for every option; null where it depends on other options. */
 export type RequestNumbers = Required<Omit<NumberOptions, UnsetOption>> & Record<UnsetOption, number | null>;
 
 /** A message of a conversation. Templates see it as it is, in JSON: what is not there is undefined to them. */
@@ -153,46 +154,48 @@ export interface Message {
   role: 'system' | 'user' | 'assistant' | 'tool';
   /** Text, also in parts; null or nothing where the assistant only calls tools. */
   content?: string | readonly TextPart[] | null;
-  /** What the assistant calls. */
+  /** Calls that the assistant makes. */
   tool_calls?: readonly ToolCall[];
-  /** The call that a message of a tool is the result of. */
+  /** The id of the call that this result answers. */
   tool_call_id?: string;
-  /** The tool of a result. */
+  /** The name of the tool that gave the result. */
   name?: string;
 }
 
-/** A part of a content; a model sees all of them as one text. */
+/** A part of a message's content; the model sees all parts as one text. */
 export interface TextPart {
   type: 'text';
   text: string;
 }
 
-/** A call of a tool, as OpenAI's API has it. */
+/** A call of a tool, as in OpenAI's API. */
 export interface ToolCall {
   id?: string;
   type?: 'function';
   function: {
     name: string;
-    /** An object, or its JSON. */
+    /** The arguments as an object or its JSON. */
     arguments: string | Readonly<Record<string, unknown>>;
   };
 }
 
-/** What the assistant may call, as OpenAI's API has it. */
+/** A tool that the assistant may call, as in OpenAI's API. */
 export interface Tool {
   type: 'function';
   function: {
     name: string;
     description?: string;
-    /** A JSON schema. */
+    /** The JSON schema of the arguments. */
     parameters?: Readonly<Record<string, unknown>>;
   };
 }
 
-/** What is gone on from: a text, or a conversation whose next message is the assistant's. */
+/** A prompt: a text to continue, or a conversation whose next message is the assistant's. */
 export type Prompt = string | readonly Message[];
 
-/** A complete generation request; `GenerateOptions` documents the fields. The number of a policy that has none is null. */
+/**
+ * A complete generation request; `GenerateOptions` documents the fields. The number of a policy that has none is null.
+ */
 export type GenerateRequest = RequestNumbers &
   Choices &
   Record<PolicyOption, string> &
@@ -209,7 +212,7 @@ export type GenerateRequest = RequestNumbers &
 /** The engine's class as wasm-bindgen exports it. */
 export interface Edge {
   info(): DraftInfo;
-  /** With a bearer token if the server wants one. */
+  /** Opens a session, with a bearer token if the server asks for one. */
   connect(url: string, token: string | undefined, claim: Claim | null): Promise<SessionInfo>;
   set_link(link: Link): void;
   generate(
@@ -226,28 +229,28 @@ export interface Edge {
   close(): void;
 }
 
-/** Takes a model file in pieces, straight to where its weights stay. */
+/** Loads a model file chunk by chunk into its final place in memory. */
 export interface EdgeLoader {
   push(chunk: Uint8Array): void;
   /**
-   * Makes an engine, with a `tokenizer.json` and, if there are any, a `heads.safetensors` and a `chat.json`. The loader is
-   * spent.
+   * Makes an engine from the weights, a `tokenizer.json` and optionally a `heads.safetensors` and a `chat.json`. The
+   * loader cannot be used after it.
    */
   finish(tokenizer: Uint8Array, heads?: Uint8Array, chat?: Uint8Array): Promise<Edge>;
-  /** Gives back what an unfinished loader holds. */
+  /** Frees the memory of an unfinished loader. */
   free(): void;
 }
 
-/** A GPU that is open. */
+/** A handle of an open GPU. */
 export interface GpuHandle {
   readonly name: string;
 }
 
-/** What the generated module exports. */
+/** The exports of the generated module. */
 export interface Engine {
   EdgeLoader: {
     new (totalBytes?: number): EdgeLoader;
-    /** For a GPU, which drafts `always` or if it is faster. */
+    /** Makes a loader for a GPU, which drafts `always` or only if it is faster. */
     on_gpu(totalBytes: number | undefined, gpu: GpuHandle, always: boolean): EdgeLoader;
   };
   GpuHandle: { open(): Promise<GpuHandle> };

@@ -4,20 +4,21 @@ import { candidates, hasThreads, lackOf, threadCount } from './builds.js';
 import type { Abilities, Build, EngineInfo, EngineRequest } from './builds.js';
 import type { Engine } from './edge.js';
 import { OutriderError } from './errors.js';
+import { within } from './within.js';
 
-/** What wasm-bindgen generates for each build. */
+/** The module that wasm-bindgen generates for each build. */
 export interface EngineModule extends Engine {
   default(options: {
     module_or_path: WebAssembly.Module;
     memory?: WebAssembly.Memory;
   }): Promise<{ memory: WebAssembly.Memory }>;
-  /** Gives the calling worker to the engine; does not return. */
+  /** Runs the engine's thread in the calling worker; does not return. */
   work(): never;
-  /** Says that a worker will never finish what it has begun. */
+  /** Marks the calling worker's unfinished work as lost. */
   give_up(): void;
 }
 
-/** What a thread needs to join an engine. */
+/** The message that starts a thread of an engine. */
 export interface ThreadStart {
   type: 'thread';
   build: Build;
@@ -25,28 +26,28 @@ export interface ThreadStart {
   memory: WebAssembly.Memory;
 }
 
-/** What a thread says, once. */
+/** The one answer of a thread that starts. */
 export type FromThread = { type: 'thread-ready' } | { type: 'thread-failed'; message: string };
 
-/** What starting needs of the worker around it; tests bring their own. */
+/** The services of the surrounding worker; tests bring their own. */
 export interface EngineParts {
   abilities: Abilities;
   processors: number;
-  /** The builds that there are. */
+  /** The builds in this package. */
   built: readonly Build[];
   glue(build: Build): Promise<EngineModule>;
   compile(build: Build): Promise<WebAssembly.Module>;
   startThread(): Worker;
 }
 
-/** An engine that runs, before it has a draft model. */
+/** A running engine without a draft model. */
 export interface RunningEngine extends Engine {
   info: Omit<EngineInfo, 'engine' | 'declined'>;
-  /** Ends its threads. */
+  /** Ends the threads of the engine. */
   end(): void;
 }
 
-/** How long a thread may take to start. */
+/** Most time that a thread may take to start. */
 const THREAD_START_MS = 10_000;
 
 /**
@@ -87,14 +88,13 @@ async function start(
   const workers: Worker[] = [];
   const end = (): void => workers.forEach((worker) => worker.terminate());
   try {
-    await within(
-      THREAD_START_MS,
-      Array.from({ length: threads - 1 }, () => {
-        const worker = parts.startThread();
-        workers.push(worker);
-        return join(worker, { type: 'thread', build, module, memory });
-      }),
-    );
+    const joining = Array.from({ length: threads - 1 }, () => {
+      const worker = parts.startThread();
+      workers.push(worker);
+      return join(worker, { type: 'thread', build, module, memory });
+    });
+    const late = new Error(`a thread did not start within ${THREAD_START_MS / 1000} s`);
+    await within(THREAD_START_MS, Promise.all(joining), late);
   } catch (error) {
     end();
     throw error;
@@ -103,7 +103,7 @@ async function start(
   return { EdgeLoader, GpuHandle, info: { build, threads, failed }, end };
 }
 
-/** Has `worker` join the engine; resolves when it is about to. */
+/** Adds `worker` to the engine; resolves once it is ready. */
 function join(worker: Worker, message: ThreadStart): Promise<void> {
   return new Promise((resolve, reject) => {
     worker.onmessage = ({ data }: MessageEvent<FromThread>) => {
@@ -113,18 +113,6 @@ function join(worker: Worker, message: ThreadStart): Promise<void> {
     worker.onerror = (event) => reject(new Error(event.message || 'a thread could not be started'));
     worker.postMessage(message);
   });
-}
-
-async function within(ms: number, tasks: Promise<void>[]): Promise<void> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const tooLate = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`a thread did not start within ${ms / 1000} s`)), ms);
-  });
-  try {
-    await Promise.race([Promise.all(tasks), tooLate]);
-  } finally {
-    clearTimeout(timer);
-  }
 }
 
 /** A thread's side: joins the engine and works for it until the worker is terminated. */
@@ -145,7 +133,7 @@ export async function runThread(
   try {
     engine.work();
   } catch (error) {
-    // A trap. Whoever waits for this thread would wait for ever.
+    // A trap: other threads would wait for this one for ever.
     engine.give_up();
     throw error;
   }

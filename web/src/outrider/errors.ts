@@ -1,6 +1,5 @@
 /**
- * What went wrong, as a stable word to switch on. The list names what this version can raise; a newer engine
- * may add to it, so leave room for others.
+ * The code of an error, stable across versions. The list names the codes of this version; a newer engine may add others.
  *
  * | code | meaning |
  * |---|---|
@@ -24,10 +23,10 @@
  * | `malformed`, `out-of-order`, `impossible-verdict` | the server sent what cannot be |
  * | `server-full` | the server holds as many sessions as it allows, in all or from this address |
  * | `unauthorized` | the server wants a token, and knows no such |
- * | `worker-crashed`, `worker-unresponsive` | the worker died, or did not stop when told to |
+ * | `worker-crashed`, `worker-unresponsive` | the worker died, or did not stop when asked to |
  * | `invalid-option` | there is no such option, or it is out of range |
  * | `unsupported-environment` | there is no browser around: Node, or a page that is rendered on a server |
- * | `cache-full` | the draft model cannot be kept for the next visit; told, not thrown |
+ * | `cache-full`, `not-cacheable` | the draft model cannot be kept for the next visit: no space, or no `ETag`; reported to `onCacheFull`, not thrown |
  * | `no-draft` | the draft model could not be loaded, and what was asked for needs it |
  * | `server-error` | the server alone, without a draft, answered with an error that has no code here |
  * | `busy`, `closed` | a generation is already running; the instance was closed |
@@ -65,6 +64,7 @@ export type OutriderErrorCode =
   | 'invalid-option'
   | 'unsupported-environment'
   | 'cache-full'
+  | 'not-cacheable'
   | 'no-draft'
   | 'server-error'
   | 'busy'
@@ -75,7 +75,7 @@ export type OutriderErrorCode =
 /** Every error that this package raises, apart from an aborted `load()`, which rejects with the signal's reason. */
 export class OutriderError extends Error {
   override readonly name = 'OutriderError';
-  /** What went wrong; stable across versions, unlike `message`. */
+  /** The cause of the error; stable across versions, unlike `message`. */
   readonly code: OutriderErrorCode;
 
   constructor(code: OutriderErrorCode, message: string, options?: ErrorOptions) {
@@ -84,19 +84,24 @@ export class OutriderError extends Error {
   }
 }
 
+/** Makes the error for an option that is unknown or out of range. */
+export function invalidOption(message: string, options?: ErrorOptions): OutriderError {
+  return new OutriderError('invalid-option', message, options);
+}
+
 /** An error as it crosses from the worker: structured cloning would drop the code. */
 export interface PlainError {
   code: OutriderErrorCode;
   message: string;
-  /** What it comes from, if that is known. */
+  /** The error's own cause, if it is known. */
   cause?: PlainCause;
 }
 
-/** What an error comes from, as it crosses: another error, or a value that can be cloned. */
+/** The cause of an error as it crosses: another error, or a value that can be cloned. */
 export type PlainCause =
   { name: string; message: string; code?: string; cause?: PlainCause } | string | number | boolean;
 
-/** How many errors in a row are told: one may be its own cause. */
+/** Most errors in a chain of causes, since one may be its own cause. */
 const LONGEST_CHAIN = 8;
 
 function causeOf(thrown: unknown, left = LONGEST_CHAIN): { cause?: PlainCause } {

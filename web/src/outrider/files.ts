@@ -1,8 +1,8 @@
-// Where the files of the package are, wherever a bundler has put it: the worker and the modules of the engine.
+// Addresses of the package's files, the worker and the engine's modules, in any bundle.
 
 import { builds } from './builds.js';
 import type { Build } from './builds.js';
-import { OutriderError } from './errors.js';
+import { invalidOption } from './errors.js';
 // In one piece, so that it needs no file of its own: not every bundler finds workers in packages.
 import source from './worker.ts?source';
 
@@ -33,8 +33,7 @@ function whereItIs(build: Build): string {
     // Next.js knows only the path.
     return asInstalled(new URL(beside[build]().href, location.href).href);
   } catch {
-    throw new OutriderError(
-      'invalid-option',
+    throw invalidOption(
       "this bundle does not know its own address: wasmUrl has to say where the package's .wasm files are",
     );
   }

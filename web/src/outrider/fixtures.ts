@@ -2,7 +2,7 @@ import { builds } from './builds.js';
 import type { EngineRequest } from './builds.js';
 import type { SessionInfo } from './edge.js';
 
-/** What a server said, in tests. */
+/** The limits that a server grants in tests. */
 export const session: SessionInfo = {
   contextLength: 512,
   maxDraftTokens: 8,
@@ -14,7 +14,7 @@ export const session: SessionInfo = {
   vocabSize: 4096,
 };
 
-/** Where a page would look for the engine, in tests. */
+/** Addresses of the engine's builds in tests. */
 export const addresses = Object.fromEntries(
   builds.map((build) => [build, `https://example.org/${build}.wasm`]),
 ) as EngineRequest['addresses'];

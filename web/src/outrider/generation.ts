@@ -1,21 +1,20 @@
 import type { Claim, GenerateRequest, Round, Statistics, Summary, Token } from './edge.js';
 
 /**
- * What a generation can be gone on with after a reload, as plain JSON: `Outrider.load({ resume })`, then
- * `outrider.resume(state)`. Whoever has it can go on with the session: keep it where only this page reads it, as in
+ * The state from which a generation resumes after a reload, as plain JSON: `Outrider.load({ resume })`, then
+ * `outrider.resume(state)`. It contains the session's secret: keep it where only this page reads it, as in
  * `sessionStorage`.
  */
 export interface SuspendedGeneration {
   claim: Claim;
   request: GenerateRequest;
-  /** What was committed so far. */
+  /** The tokens committed so far. */
   tokens: Token[];
 }
 
 /**
- * A generation that runs: iterate it for its tokens, or {@link Generation.rounds} for what each answer of the
- * server brought. It runs whether or not anybody iterates; an iteration that starts late sees everything from
- * the first token. Leaving a loop early (`break`, `return`, a throw) stops the generation.
+ * A running generation: iterate it for its tokens, or {@link Generation.rounds} for the answers of the server. It runs
+ * whether or not it is iterated; an iteration that starts late sees everything from the first token. Leaving a loop early (`break`, `return`, a throw) stops the generation.
  */
 export class Generation implements AsyncIterable<Token> {
   /** The whole text and what it cost. Rejects as the iteration does. */
@@ -27,7 +26,7 @@ export class Generation implements AsyncIterable<Token> {
   #claim: Claim | null = null;
   #ended = false;
   #settle!: { resolve: (summary: Summary) => void; reject: (error: Error) => void };
-  /** Wakes the iterations that wait for something new. */
+  /** Wakes iterations that wait for the next round. */
   #waiting: (() => void)[] = [];
 
   /** @internal */
@@ -35,7 +34,7 @@ export class Generation implements AsyncIterable<Token> {
     this.#request = request;
     this.#stop = stop;
     this.summary = new Promise((resolve, reject) => (this.#settle = { resolve, reject }));
-    // Whoever only iterates learns of a failure there; it is then not also an unhandled rejection.
+    // An iteration reports a failure itself; the summary is then not also an unhandled rejection.
     this.summary.catch(() => {});
   }
 
@@ -44,7 +43,7 @@ export class Generation implements AsyncIterable<Token> {
     return this.#rounds.at(-1)?.statistics ?? null;
   }
 
-  /** Whether the generation is over, in whatever way. */
+  /** True once the generation has ended, for any reason. */
   get ended(): boolean {
     return this.#ended;
   }
@@ -54,7 +53,7 @@ export class Generation implements AsyncIterable<Token> {
     if (!this.#ended) this.#stop();
   }
 
-  /** What the generation can be gone on with after a reload; null before it has begun and after its end. */
+  /** The state to resume from after a reload; null before the start and after the end. */
   suspend(): SuspendedGeneration | null {
     if (this.#ended || !this.#claim) return null;
     return {
@@ -123,50 +122,15 @@ export class Generation implements AsyncIterable<Token> {
   }
 }
 
-/** @internal Of a generation that was stopped before it began. */
+/** @internal The summary of a generation that was stopped before it began. */
 export const emptySummary: Summary = {
-  rule: null,
-  ruleParameter: null,
-  lossy: false,
-  tokens: 0,
-  passed: 0,
-  streamed: 0,
-  elapsedMs: 0,
-  firstTokenMs: 0,
-  tokensPerSecond: 0,
-  rounds: 0,
-  drafted: 0,
-  accepted: 0,
-  inTime: 0,
-  branched: 0,
-  judged: 0,
-  acceptanceRate: 0,
-  acceptedPerDrafted: 0,
-  wasted: 0,
-  resampled: 0,
-  uplinkBits: 0,
-  downlinkBits: 0,
-  payloadBitsPerDraftedToken: 0,
-  uplinkBitsPerDraftedToken: 0,
-  uplinkBitsPerToken: 0,
-  downlinkBitsPerToken: 0,
-  serverPasses: 0,
-  serverPassesPerToken: 0,
-  roundTripMs: 0,
-  draftMs: 0,
-  meanDroppedMass: null,
-  droppedMassBound: null,
-  followUps: 0,
-  downlinkBytesPerRejection: null,
-  tokensPerRound: 0,
-  costRatio: null,
-  optimalDraftLength: null,
-  predictedSpeedup: null,
-  predictedAcceptanceRate: null,
-  divergence: null,
-  text: '',
-  promptTokens: 0,
-  finish: 'cancelled',
-  promptTokenIds: [],
-  tokenIds: [],
+  ...{ rule: null, ruleParameter: null, lossy: false, tokens: 0, passed: 0, streamed: 0, rounds: 0 },
+  ...{ elapsedMs: 0, firstTokenMs: 0, tokensPerSecond: 0, roundTripMs: 0, draftMs: 0 },
+  ...{ drafted: 0, accepted: 0, inTime: 0, branched: 0, judged: 0, wasted: 0, resampled: 0, followUps: 0 },
+  ...{ acceptanceRate: 0, acceptedPerDrafted: 0, tokensPerRound: 0, uplinkBits: 0, downlinkBits: 0 },
+  ...{ payloadBitsPerDraftedToken: 0, uplinkBitsPerDraftedToken: 0, uplinkBitsPerToken: 0 },
+  ...{ downlinkBitsPerToken: 0, downlinkBytesPerRejection: null, serverPasses: 0, serverPassesPerToken: 0 },
+  ...{ meanDroppedMass: null, droppedMassBound: null, costRatio: null, optimalDraftLength: null },
+  ...{ predictedSpeedup: null, predictedAcceptanceRate: null, divergence: null },
+  ...{ text: '', promptTokens: 0, finish: 'cancelled', promptTokenIds: [], tokenIds: [] },
 };

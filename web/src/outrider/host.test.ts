@@ -134,7 +134,7 @@ test('heads and chat template reach the engine if there are any', async () => {
   expect(spoken.finish).toHaveBeenCalledWith(new Uint8Array(), undefined, chat);
 });
 
-/** A download of so many bytes, of which few come. */
+/** A download that announces its size and brings no bytes. */
 const ofSize = (bytes: number) => async (_: string, sink: Sink) => {
   await sink.begin(bytes);
 };

@@ -18,12 +18,13 @@ import { describe, OutriderError } from './errors.js';
 import type { OutriderErrorCode } from './errors.js';
 import { emptySummary } from './generation.js';
 import type { Answer, FromWorker, Question, Sources, ToWorker } from './messages.js';
+import { within } from './within.js';
 
-/** What the host needs from the worker around it; tests bring their own. */
+/** The services of the surrounding worker; tests bring their own. */
 export interface Surroundings {
   post(message: FromWorker): void;
   exit(): void;
-  /** Whether the browser has WebGPU; a GPU is another question. */
+  /** True if the browser has WebGPU, with or without a GPU. */
   hasWebGpu: boolean;
   loadEngine(request: EngineRequest): Promise<Omit<RunningEngine, 'end'>>;
   download(url: string, headers: RequestHeaders): Promise<Uint8Array>;
@@ -34,11 +35,11 @@ export interface Surroundings {
     onProgress: (loaded: number, total: number | null) => void,
     headers: RequestHeaders,
   ): Promise<void>;
-  /** Null if there is no such file. */
+  /** Fetches a file; null if it does not exist. */
   downloadOptional(url: string, headers: RequestHeaders): Promise<Uint8Array | null>;
 }
 
-/** What downloads send along. */
+/** Headers that downloads send. */
 export type RequestHeaders = Readonly<Record<string, string>>;
 
 /**
@@ -53,17 +54,17 @@ export class EdgeHost {
   #sessionUrl = '';
   #token: string | undefined;
   #connectTimeoutMs = 0;
-  /** What the first connection goes on with. */
+  /** The session that the first connection resumes. */
   #claim: Claim | null = null;
-  /** Whether the last thing known about the connection is that it stands. */
+  /** True while the connection is not known to be lost. */
   #connected = false;
-  /** The attempt under way; a stopped generation may leave one behind for the next. */
+  /** The attempt in progress, which the next generation takes over from a stopped one. */
   #connecting: Promise<SessionInfo> | null = null;
-  /** The generation that runs, and how to end it while it is not yet inside the engine. */
+  /** The running generation, and a way to cancel it before it has entered the engine. */
   #running: { id: number; inEngine: boolean; cancel: () => void } | null = null;
   #link: Link | null = null;
   #started: RunningEngine['info'] | null = null;
-  /** What drafted when the page was told last. */
+  /** The engine that was last reported to the page. */
   #kind: EngineKind = 'wasm';
 
   constructor(around: Surroundings) {
@@ -203,7 +204,7 @@ export class EdgeHost {
     }
   }
 
-  /** A GPU may have gone while it drafted. */
+  /** Reports another engine to the page: a GPU may be lost while it drafts. */
   #tellEngine(edge: Edge): void {
     const { engine, declined } = edge.info();
     if (engine === this.#kind || !this.#started) return;
@@ -217,21 +218,13 @@ export class EdgeHost {
   }
 
   async #connectOnce(edge: Edge): Promise<SessionInfo> {
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const tooLate = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => {
-        const seconds = this.#connectTimeoutMs / 1000;
-        reject(new OutriderError('connection-failed', `the server did not answer within ${seconds} s`));
-      }, this.#connectTimeoutMs);
-    });
-    try {
-      const session = await Promise.race([edge.connect(this.#sessionUrl, this.#token, this.#claim), tooLate]);
-      this.#connected = true;
-      this.#claim = null;
-      return session;
-    } finally {
-      clearTimeout(timer);
-    }
+    const connecting = edge.connect(this.#sessionUrl, this.#token, this.#claim);
+    const why = `the server did not answer within ${this.#connectTimeoutMs / 1000} s`;
+    const late = new OutriderError('connection-failed', why);
+    const session = await within(this.#connectTimeoutMs, connecting, late);
+    this.#connected = true;
+    this.#claim = null;
+    return session;
   }
 }
 
@@ -257,7 +250,7 @@ function into(
     : readInto(source, sink, onProgress);
 }
 
-/** Bytes of a draft model from which on a GPU is tried if nobody says. */
+/** Smallest draft model, in bytes, for which `auto` tries a GPU. */
 const SMALLEST_FOR_GPU = 32 << 20;
 
 /** Pushes a draft model into the engine while it is being downloaded. */
@@ -266,7 +259,7 @@ class DraftSink implements Sink {
   readonly #wanted: EngineRequest['engine'];
   readonly #hasWebGpu: boolean;
   #loader: EdgeLoader | null = null;
-  /** Why there is no GPU to draft, where one was wanted. */
+  /** The reason why no GPU drafts, where one was asked for. */
   declined: string | null = null;
 
   constructor(engine: Promise<Engine>, wanted: EngineRequest['engine'], hasWebGpu: boolean) {
@@ -275,7 +268,7 @@ class DraftSink implements Sink {
     this.#hasWebGpu = hasWebGpu;
   }
 
-  /** The first bytes wait here for the engine. */
+  /** Begins a model, once the engine is there. */
   async begin(totalBytes: number | null): Promise<void> {
     const engine = await this.#engine;
     this.#loader?.free();
@@ -286,7 +279,7 @@ class DraftSink implements Sink {
       : new engine.EdgeLoader(total);
   }
 
-  /** A small draft is done before a GPU has answered. */
+  /** Decides on a GPU: a small draft is loaded before a GPU has answered. */
   #wantsGpu(totalBytes: number | null): boolean {
     return this.#wanted === 'auto' ? (totalBytes ?? 0) >= SMALLEST_FOR_GPU : this.#wanted === 'webgpu';
   }
@@ -312,8 +305,8 @@ class DraftSink implements Sink {
   }
 }
 
-/** After these the session stands as it did; after anything else the next generation opens another. */
+/** Errors after which the session continues; after any other the next generation opens a new one. */
 const refusals: readonly OutriderErrorCode[] = ['prompt-too-long', 'invalid-parameters'];
 
-/** How it shows that the session ended on its own: the link broke, or the server ended what was idle or all. */
+/** Errors of a session that has ended: the link broke, or the server closed it. */
 const endings: readonly OutriderErrorCode[] = ['connection-lost', 'not-connected', 'idle', 'shutting-down'];

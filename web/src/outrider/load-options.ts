@@ -1,15 +1,15 @@
 import { builds, engines } from './builds.js';
 import type { Build, EngineInfo, EngineKind, EngineRequest } from './builds.js';
 import type { LineEvent, Link } from './edge.js';
-import { OutriderError } from './errors.js';
+import { invalidOption, OutriderError } from './errors.js';
 import { engineAddresses } from './files.js';
 import type { SuspendedGeneration } from './generation.js';
 import type { LoadProgress, Sources } from './messages.js';
 import { refuseUnknown } from './validation.js';
 
-/** Where to load from and connect to, and how to follow it. */
+/** Options of {@link Outrider.load}: addresses, the engine, and callbacks. */
 export interface LoadOptions {
-  /** Base address of the server; the page's own origin if not given. */
+  /** The base address of the server; the page's own origin if not given. */
   server?: string | URL;
   /**
    * The draft model, a GGUF file or safetensors that have their `config.json` within: its address, or a file that the
@@ -28,10 +28,10 @@ export interface LoadOptions {
    * `chat.json` beside the tokenizer if not given. Where the server answers 404 a plain form is taken.
    */
   chat?: string | URL;
-  /** A bearer token, if the server wants one for its sessions. Whoever sees the page can see it. */
+  /** A bearer token, if the server asks for one. Visitors of the page can read it. */
   token?: string;
   /**
-   * What drafts: `wasm`, the processor; `webgpu`, the browser's GPU, or `load()` fails with `gpu-failed`; `auto` (default), whichever takes
+   * The engine that drafts: `wasm`, the processor; `webgpu`, the browser's GPU, or `load()` fails with `gpu-failed`; `auto` (default), whichever takes
    * less time for a draft, measured once the model is there. Where the GPU is taken away the processor goes on.
    */
   engine?: EngineKind | 'auto';
@@ -42,7 +42,7 @@ export interface LoadOptions {
    */
   build?: Build | 'auto';
   /**
-   * How many threads draft, at most one per processor; if not given as many as there are processors, at most four.
+   * The number of drafting threads, at most one per processor; one per processor and at most four if not given.
    * With 1, `auto` takes a build without threads.
    */
   threads?: number;
@@ -62,69 +62,59 @@ export interface LoadOptions {
   onProgress?: (progress: LoadProgress) => void;
   /** Gives loading up; `load()` then rejects with the signal's reason. */
   signal?: AbortSignal;
-  /** How long to wait for the server's handshake, in milliseconds; 20 000 if not given. */
+  /** Most time to wait for the server's handshake, in milliseconds; 20 000 if not given. */
   connectTimeoutMs?: number;
-  /** A generation of a page before this one, to {@link Outrider.resume}: its session is resumed. */
+  /** A generation of an earlier page, for {@link Outrider.resume}: its session is resumed. */
   resume?: SuspendedGeneration | null;
   /**
-   * How often to try to connect again, without success, when a generation has lost its connection; 8 if not given, which
-   * takes about ten seconds. 0 gives up at once.
+   * Most attempts to reconnect when a generation has lost its connection; 8 if not given, which takes about ten seconds.
+   * 0 gives up at once.
    */
   reconnectAttempts?: number;
   /** Called when a generation has lost its connection, and when it goes on. */
   onConnection?: (event: ConnectionEvent) => void;
   /**
-   * Headers that downloads send along, and requests to the server alone. The session is a WebSocket, which no page can
-   * give headers: there the server has `token`. A server of another origin has to allow them.
+   * Headers of downloads and of requests to the server alone. A page cannot give headers to the session's WebSocket; the
+   * session has `token`. A server of another origin has to allow the headers.
    */
   headers?: Readonly<Record<string, string>> | Headers;
   /**
-   * What to do where the draft model cannot run here: no WebAssembly with SIMD, not enough memory, a worker that the
+   * The behaviour where the draft model cannot run: no WebAssembly with SIMD, not enough memory, a worker that the
    * page's Content-Security-Policy blocks. `server` (default) lets the server write alone, over its OpenAI API: the text
    * of a seed is the same. `none` fails with the error.
    */
   fallback?: 'server' | 'none';
-  /** Called when the server writes alone for such a reason; if not given the console is told. */
+  /** Called when the server writes alone for such a reason; if not given, the console has a warning. */
   onFallback?: (reason: OutriderError) => void;
-  /** Asks the browser not to evict the draft models that it keeps (`navigator.storage.persist()`), which may ask the user. */
+  /**
+   * Asks the browser not to evict the draft models that it keeps (`navigator.storage.persist()`), which may ask the
+   * user.
+   */
   persist?: boolean;
-  /** Called when the draft model cannot be kept for the next visit, as where the disk or the origin's quota is full. */
+  /**
+   * Called when the draft model cannot be kept for the next visit: the disk or the origin's quota is full, or the
+   * model's server sends no `ETag` that the page may read.
+   */
   onCacheFull?: (reason: OutriderError) => void;
-  /** Called when something else drafts than before: the browser has taken the GPU away. */
+  /** Called when another engine drafts, because the browser has taken the GPU away. */
   onEngine?: (engine: EngineInfo) => void;
 }
 
-/** What happens to the connection of a generation. */
+/** A change of a generation's connection. */
 export type ConnectionEvent = Exclude<LineEvent, { state: 'begun' }>;
 
 const known: Record<keyof LoadOptions, true> = {
-  server: true,
-  draft: true,
-  tokenizer: true,
-  heads: true,
-  chat: true,
-  token: true,
-  engine: true,
-  build: true,
-  threads: true,
-  wasmUrl: true,
-  workerUrl: true,
-  link: true,
-  onProgress: true,
-  signal: true,
-  connectTimeoutMs: true,
-  resume: true,
-  reconnectAttempts: true,
-  onConnection: true,
-  headers: true,
-  fallback: true,
-  onFallback: true,
-  persist: true,
-  onCacheFull: true,
+  ...{ server: true, draft: true, tokenizer: true, heads: true, chat: true, token: true, headers: true },
+  ...{ engine: true, build: true, threads: true, wasmUrl: true, workerUrl: true, link: true },
+  ...{ connectTimeoutMs: true, reconnectAttempts: true, resume: true, fallback: true, persist: true },
+  ...{ signal: true, onProgress: true, onConnection: true, onFallback: true, onCacheFull: true },
   onEngine: true,
 };
 
-/** Refuses what no load can have. @throws {@link OutriderError} `invalid-option`, `unsupported-environment` */
+/**
+ * Checks the options that do not depend on the browser's builds. @throws {@link OutriderError} `invalid-option`,
+ * `unsupported-environment`
+ */
 export function checkLoadOptions(options: LoadOptions): void {
   if (typeof Worker !== 'function' || typeof location === 'undefined') {
     const text =
@@ -134,36 +124,33 @@ export function checkLoadOptions(options: LoadOptions): void {
   refuseUnknown(options, Object.keys(known), 'load()');
   const { fallback = 'server', connectTimeoutMs = 1, reconnectAttempts = 0 } = options;
   if (fallback !== 'server' && fallback !== 'none') {
-    throw new OutriderError('invalid-option', `fallback is 'server' or 'none', not '${String(fallback)}'`);
+    throw invalidOption(`fallback is 'server' or 'none', not '${String(fallback)}'`);
   }
   if (!(Number.isFinite(connectTimeoutMs) && connectTimeoutMs > 0)) {
-    throw new OutriderError('invalid-option', 'connectTimeoutMs must be above 0');
+    throw invalidOption('connectTimeoutMs must be above 0');
   }
   if (!(Number.isInteger(reconnectAttempts) && reconnectAttempts >= 0)) {
-    throw new OutriderError('invalid-option', 'reconnectAttempts must be a whole number from 0 on');
+    throw invalidOption('reconnectAttempts must be a whole number from 0 on');
   }
 }
 
-/** The engine that is asked for. @throws {@link OutriderError} `invalid-option` */
+/** Reads the engine that the options ask for. @throws {@link OutriderError} `invalid-option` */
 export function engineRequestOf(options: LoadOptions): EngineRequest {
   const { engine = 'auto', build = 'auto' } = options;
   const threads = options.threads ?? null;
   if (engine !== 'auto' && !engines.includes(engine)) {
-    throw new OutriderError('invalid-option', `engine is auto, wasm or webgpu, not ${String(engine)}`);
+    throw invalidOption(`engine is auto, wasm or webgpu, not ${String(engine)}`);
   }
   if (build !== 'auto' && !builds.includes(build)) {
-    throw new OutriderError(
-      'invalid-option',
-      `build is auto or one of ${builds.join(', ')}, not ${String(build)}`,
-    );
+    throw invalidOption(`build is auto or one of ${builds.join(', ')}, not ${String(build)}`);
   }
   if (threads !== null && !(Number.isInteger(threads) && threads >= 1)) {
-    throw new OutriderError('invalid-option', `threads is a whole number from 1 on, not ${threads}`);
+    throw invalidOption(`threads is a whole number from 1 on, not ${threads}`);
   }
   return { engine, build, threads, addresses: engineAddresses(options.wasmUrl) };
 }
 
-/** The server's address, with a slash at the end. */
+/** The server's address, which ends with a slash. */
 export function serverOf(options: LoadOptions): URL {
   const server = new URL(options.server ?? location.origin, location.href);
   if (!server.pathname.endsWith('/')) server.pathname += '/';
@@ -176,37 +163,32 @@ export function headersOf({ headers = {} }: LoadOptions): Record<string, string>
     return Object.fromEntries(new Headers(headers));
   } catch (cause) {
     const { message } = cause as Error;
-    throw new OutriderError('invalid-option', `headers cannot be sent: ${message}`, { cause });
+    throw invalidOption(`headers cannot be sent: ${message}`, { cause });
   }
 }
 
-/** Where everything is. @throws {@link OutriderError} `invalid-option` */
+/** Resolves all addresses. @throws {@link OutriderError} `invalid-option` */
 export function sourcesOf(options: LoadOptions): Sources {
   const server = serverOf(options);
   const session = new URL('session', server);
   session.protocol = session.protocol.replace('http', 'ws');
   const { token } = options;
   if (token !== undefined && !/^[\w-]+$/.test(token)) {
-    throw new OutriderError('invalid-option', 'token has letters, digits, - and _ only');
+    throw invalidOption('token has letters, digits, - and _ only');
   }
   // A relative address is below the server, or beside the page if the page gave it.
   const source = (given: string | URL | Blob | undefined, otherwise: string): string | Blob =>
     given instanceof Blob ? given : new URL(given ?? otherwise, given ? location.href : server).href;
   const draft = source(options.draft, 'pair/draft');
   const tokenizer = source(options.tokenizer, 'pair/tokenizer.json');
-  const heads = options.heads
-    ? new URL(options.heads, location.href)
-    : options.draft === undefined && new URL('pair/heads.safetensors', server);
-  const chat = options.chat
-    ? new URL(options.chat, location.href)
-    : typeof tokenizer === 'string'
-      ? new URL('chat.json', tokenizer)
-      : new URL('pair/chat.json', server);
+  const tokenizerUrl = typeof tokenizer === 'string' ? tokenizer : new URL('pair/tokenizer.json', server);
+  const heads =
+    options.heads || (options.draft === undefined ? new URL('pair/heads.safetensors', server) : null);
   return {
     draft,
     tokenizer,
-    heads: heads ? heads.href : null,
-    chat: chat.href,
+    heads: heads && new URL(heads, location.href).href,
+    chat: new URL(options.chat || new URL('chat.json', tokenizerUrl), location.href).href,
     session: session.href,
     ...(token !== undefined && { token }),
     headers: headersOf(options),

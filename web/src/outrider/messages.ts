@@ -1,4 +1,4 @@
-// What the page and the worker say to each other.
+// Messages between the page and the worker.
 
 import type { EngineInfo, EngineRequest } from './builds.js';
 import type {
@@ -16,35 +16,35 @@ import type {
 } from './edge.js';
 import type { PlainError } from './errors.js';
 
-/** Addresses of what the worker loads and connects to, or files of the user's. */
+/** Addresses or local files that the worker loads, and the session's address. */
 export interface Sources {
   draft: string | Blob;
   tokenizer: string | Blob;
-  /** May not be there; null: there is nothing to look for. */
+  /** The address of the trained heads, which may not exist; null without heads. */
   heads: string | null;
-  /** May not be there. */
+  /** The address of the chat template, which may not exist. */
   chat: string;
   session: string;
-  /** What the server wants to be shown, if anything. */
+  /** The bearer token, if the server asks for one. */
   token?: string;
-  /** What downloads send along. */
+  /** Headers that downloads send. */
   headers?: Readonly<Record<string, string>>;
 }
 
-/** How far `Outrider.load()` is. */
+/** The progress of `Outrider.load()`. */
 export type LoadProgress =
-  /** Bytes of the draft model; `totalBytes` is null if the server does not tell the size. */
+  /** Bytes of the draft model; `totalBytes` is null if the size is unknown. */
   | { stage: 'download'; loadedBytes: number; totalBytes: number | null }
-  /** The bytes are here and become a model. */
+  /** The downloaded bytes become a model. */
   | { stage: 'prepare' }
-  /** The model stands; the session with the server is being opened. */
+  /** The model is ready; the session with the server is being opened. */
   | { stage: 'connect' };
 
-/** What the tokenizer is asked. */
+/** A question to the tokenizer. */
 export type Question =
   { about: 'text'; ids: readonly number[] } | { about: 'ids'; prompt: Prompt; tools: readonly Tool[] };
 
-/** A text, or ids. */
+/** The tokenizer's answer: a text, or ids. */
 export type Answer = string | number[];
 
 export type ToWorker =
@@ -66,9 +66,9 @@ export type FromWorker =
   | { type: 'progress'; progress: LoadProgress }
   | { type: 'loaded'; engine: EngineInfo; model: ModelInfo; session: SessionInfo }
   | { type: 'load-failed'; error: PlainError }
-  /** Something else drafts than before. */
+  /** Another engine drafts from now on. */
   | { type: 'engine'; engine: EngineInfo }
-  /** Connected anew, after the connection was lost. */
+  /** Connected again, after the connection was lost. */
   | { type: 'reconnected'; session: SessionInfo }
   | { type: 'round'; id: number; round: Round }
   | { type: 'line'; id: number; event: LineEvent }
@@ -78,7 +78,7 @@ export type FromWorker =
   | { type: 'cache-full'; error: PlainError }
   | { type: 'answer'; id: number; answer: Answer }
   | { type: 'no-answer'; id: number; error: PlainError }
-  /** It has said goodbye to the server, and ends. */
+  /** The session is closed, and the worker ends. */
   | { type: 'closed' }
   /** The engine cannot be used any more. */
   | { type: 'crashed'; error: PlainError };

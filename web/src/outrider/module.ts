@@ -1,11 +1,11 @@
 // Fetches the engine's WebAssembly and compiles it while it comes.
 
-/** How long to wait before each attempt, in milliseconds, as downloads of models do. */
+/** Pauses before each attempt, in milliseconds, as in downloads of models. */
 const PAUSES_MS = [0, 250, 1000, 3000];
 
 /**
  * Compiles the module at an address. A transfer that breaks is begun again, from the start where the browser's cache keeps
- * no part of it (Chromium: of a compressed answer). The browser fetches it by itself, as only then it may keep compiled code.
+ * no part of it (Chromium: of a compressed answer). The browser has to fetch the module itself to cache compiled code.
  * @throws what the last attempt threw; at once for an answer that is no module, such as 404
  */
 export async function compileModule(

@@ -10,7 +10,7 @@ import type {
   SessionInfo,
   Tool,
 } from './edge.js';
-import { OutriderError } from './errors.js';
+import { invalidOption } from './errors.js';
 import { policyNamed, reasonAgainstPolicy } from './policies.js';
 import type { Heads } from './policies.js';
 import {
@@ -23,9 +23,12 @@ import {
 import type { ChoiceOption, Choices, NumberOption, PolicyOption, Range } from './tables.js';
 import { checkedPrompt, checkedStops, checkedTools, refuseUnknown } from './validation.js';
 
-/** How to generate. Everything has a default; see {@link generationDefaults} and {@link generationRanges}. */
+/** Options of a generation. Each has a default; see {@link generationDefaults} and {@link generationRanges}. */
 export interface GenerateOptions extends NameOptions, ParameterOptions, NumberOptions {
-  /** `speculative` (default) drafts here and lets the server verify, or write on meanwhile: see `scheme`; `cloud-only` lets the server decode alone. */
+  /**
+   * `speculative` (default) drafts here and lets the server verify, or write on meanwhile: see `scheme`; `cloud-only`
+   * lets the server decode alone.
+   */
   mode?: Mode;
   /** Lets the server write alone as long as that is faster (AS²). */
   adaptiveMode?: boolean;
@@ -35,9 +38,9 @@ export interface GenerateOptions extends NameOptions, ParameterOptions, NumberOp
    */
   compareSchemes?: boolean;
   /**
-   * What the assistant may call in a conversation. The model's chat template shows it to the model; one that has no place
-   * for tools is an error. What the model calls is told in `pieces` of rounds and of the summary, and stays in the text in
-   * the model's own form, `<tool_call>…</tool_call>` mostly.
+   * Tools that the assistant may call in a conversation. The model's chat template shows them to the model; a template
+   * without a place for tools is an error. Calls are in `pieces` of rounds and of the summary; the text keeps them in the
+   * model's own form, mostly `<tool_call>…</tool_call>`.
    */
   tools?: readonly Tool[];
   /**
@@ -46,17 +49,17 @@ export interface GenerateOptions extends NameOptions, ParameterOptions, NumberOp
    */
   stop?: string | readonly string[];
   /**
-   * Tells of each token what both models thought of it, in {@link Token.evidence}: log-probabilities and candidates. For
-   * the server's half that needs rounds, and a server that tells (`outrider serve --evidence`, to its own pages unless it
-   * says otherwise): `scheme: 'auto'` is then `k-sqs`. Its whole distribution comes down for each draft. Ahead of the
-   * server there is the draft's half alone, and where the server is alone nothing.
+   * Adds {@link Token.evidence} to each token: log-probabilities and candidates of both models. The server's half needs
+   * rounds, so that `scheme: 'auto'` is then `k-sqs`, and a server that sends it (`outrider serve --evidence`, by default
+   * to its own pages): the whole distribution for each draft. Ahead of the server there is the draft's half only; without
+   * a draft model there is none.
    */
   evidence?: boolean;
   /** Stops the generation; it then ends quietly, with `finish: 'cancelled'`, as after {@link Generation.stop}. */
   signal?: AbortSignal;
 }
 
-/** {@link generationRanges}, narrowed to what this draft and this server can do. */
+/** Narrows {@link generationRanges} to what this draft and this server can do. */
 export function rangesFor(model: ModelInfo, session: SessionInfo): Record<NumberOption, Range> {
   const context = Math.min(model.contextLength, session.contextLength);
   const narrowed = (option: NumberOption, max: number): Range => ({
@@ -73,14 +76,14 @@ export function rangesFor(model: ModelInfo, session: SessionInfo): Record<Number
   };
 }
 
-/** The link as it is: nothing added, nothing limited. */
+/** A link without added delay and without limits. */
 export const openLink: Readonly<Link> = {
-  uplinkBitsPerSecond: null,
-  downlinkBitsPerSecond: null,
-  roundTripMs: 0,
+  ...{ uplinkBitsPerSecond: null, downlinkBitsPerSecond: null, roundTripMs: 0 },
 };
 
-/** Why a value is outside its range, as the end of a sentence that starts with its name; null if it is inside. */
+/**
+ * Describes why a value is outside its range, as the end of a sentence that starts with its name; null if it is inside.
+ */
 export function reasonAgainst(value: number, range: Range): string | null {
   if (!Number.isFinite(value)) return 'must be a number';
   if (range.integer && !Number.isInteger(value)) return 'must be a whole number';
@@ -90,18 +93,13 @@ export function reasonAgainst(value: number, range: Range): string | null {
   return null;
 }
 
-/** The options that are no numbers and no names. */
+/** Options that are neither numbers nor names. */
 type OtherOption = Exclude<
   keyof GenerateOptions,
   NumberOption | ChoiceOption | PolicyOption | keyof ParameterOptions
 >;
 const others: Record<OtherOption, true> = {
-  mode: true,
-  adaptiveMode: true,
-  compareSchemes: true,
-  evidence: true,
-  stop: true,
-  tools: true,
+  ...{ mode: true, adaptiveMode: true, compareSchemes: true, evidence: true, stop: true, tools: true },
   signal: true,
 };
 const known = [
@@ -111,7 +109,7 @@ const known = [
   ...Object.keys(others),
 ];
 
-/** Fills the defaults in. @throws {@link OutriderError} `invalid-option` */
+/** Makes a complete request from options and defaults. @throws {@link OutriderError} `invalid-option` */
 export function resolveRequest(
   prompt: Prompt,
   options: GenerateOptions,
@@ -124,13 +122,12 @@ export function resolveRequest(
   const stop = checkedStops(options.stop ?? []);
   const flag = (option: 'adaptiveMode' | 'compareSchemes' | 'evidence'): boolean => {
     const { [option]: given = false } = options;
-    if (typeof given !== 'boolean')
-      throw new OutriderError('invalid-option', `${option} must be true or false`);
+    if (typeof given !== 'boolean') throw invalidOption(`${option} must be true or false`);
     return given;
   };
   const mode = options.mode ?? 'speculative';
   if (mode !== 'speculative' && mode !== 'cloud-only') {
-    throw new OutriderError('invalid-option', `mode must be 'speculative' or 'cloud-only', not '${mode}'`);
+    throw invalidOption(`mode must be 'speculative' or 'cloud-only', not '${mode}'`);
   }
   const number = (option: NumberOption): number | null => {
     const range = ranges[option];
@@ -139,7 +136,7 @@ export function resolveRequest(
     const otherwise = generationDefaults[option];
     if (given === undefined) return otherwise === null ? null : Math.min(otherwise, range.max);
     const reason = reasonAgainst(given, range);
-    if (reason !== null) throw new OutriderError('invalid-option', `${option} ${reason}`);
+    if (reason !== null) throw invalidOption(`${option} ${reason}`);
     return given;
   };
   const choice = (option: ChoiceOption): string => {
@@ -147,7 +144,7 @@ export function resolveRequest(
     const { entries } = names[option];
     if (!entries.some(({ name }) => name === given)) {
       const list = entries.map(({ name }) => `'${name}'`).join(', ');
-      throw new OutriderError('invalid-option', `${option} must be one of ${list}, not '${given}'`);
+      throw invalidOption(`${option} must be one of ${list}, not '${given}'`);
     }
     return given;
   };
@@ -159,13 +156,13 @@ export function resolveRequest(
     const { name, parameter } = chosen;
     // The server alone drafts nothing; what it does not need may be missing.
     const missing = mode === 'speculative' ? reasonAgainstPolicy(chosen, option, scheme, heads) : null;
-    if (missing !== null) throw new OutriderError('invalid-option', `${option} '${name}' ${missing}`);
+    if (missing !== null) throw invalidOption(`${option} '${name}' ${missing}`);
     if (parameter === null) return { name, parameter };
     const { parameter: parameterOption } = policyOptions[option];
     const given = options[parameterOption] ?? parameter.default;
     const reason = reasonAgainst(given, parameter.range);
     if (reason !== null) {
-      throw new OutriderError('invalid-option', `${parameterOption} of '${name}' ${reason}`);
+      throw invalidOption(`${parameterOption} of '${name}' ${reason}`);
     }
     return { name, parameter: given };
   };
@@ -177,7 +174,7 @@ export function resolveRequest(
     Object.assign(numbers, { [option]: number(option) });
   }
   if (mode === 'speculative' && numbers.maxInFlight > 1 && gate.name !== policyDefaults.gate) {
-    throw new OutriderError('invalid-option', `maxInFlight must be 1 with gate '${gate.name}'`);
+    throw invalidOption(`maxInFlight must be 1 with gate '${gate.name}'`);
   }
   return {
     prompt: resolved,
@@ -198,15 +195,15 @@ export function resolveRequest(
   };
 }
 
-/** Checks a link. @throws {@link OutriderError} `invalid-option` */
+/** Checks the rates and the round trip of a link. @throws {@link OutriderError} `invalid-option` */
 export function checkLink(link: Link): void {
   for (const rate of ['uplinkBitsPerSecond', 'downlinkBitsPerSecond'] as const) {
     const value = link[rate];
     if (value !== null && !(Number.isFinite(value) && value > 0)) {
-      throw new OutriderError('invalid-option', `${rate} must be above 0, or null for no limit`);
+      throw invalidOption(`${rate} must be above 0, or null for no limit`);
     }
   }
   if (!(Number.isFinite(link.roundTripMs) && link.roundTripMs >= 0)) {
-    throw new OutriderError('invalid-option', 'roundTripMs must be at least 0');
+    throw invalidOption('roundTripMs must be at least 0');
   }
 }

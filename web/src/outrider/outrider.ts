@@ -28,28 +28,28 @@ import { policies } from './tables.js';
 import type { NumberOption, Policies, Range } from './tables.js';
 import { checkedIds, checkedPrompt, checkedState, checkedTools } from './validation.js';
 
-// Browsers that have no `await using` may lack the symbol; then nobody asks for it.
+// Browsers without `await using` may lack the symbol, and do not ask for it.
 const asyncDispose: typeof Symbol.asyncDispose = Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose');
 
-/** How long a stopped generation may take to end before its worker is given up. */
+/** Most time that a stopped generation may take to end before its worker is terminated. */
 const STOP_GRACE_MS = 10_000;
-/** How long a closed worker may take to say goodbye. */
+/** Most time that a closing worker may take to end its session. */
 const CLOSE_GRACE_MS = 1_000;
 
 /** A generation that has not ended. */
 interface Running {
   id: number;
   generation: Generation;
-  /** Whether whoever writes it knows of it. */
+  /** True once the worker, or the server alone, has the request. */
   sent: boolean;
   stopped: boolean;
-  /** Ends it where the server is alone. */
+  /** Ends the generation where the server writes alone. */
   abort: AbortController;
-  /** Gives the worker up that does not end it. */
+  /** Terminates a worker that does not end the generation. */
   graceTimer?: ReturnType<typeof setTimeout>;
 }
 
-/** Who writes texts: a draft model and the server, or the server alone. */
+/** The writers of a text: a draft model and the server, or the server alone. */
 export type WritingMode = 'draft' | 'server';
 
 /**
@@ -64,8 +64,8 @@ export type WritingMode = 'draft' | 'server';
  *
  * Where the draft model cannot run, the server writes alone: {@link Outrider.mode}, `fallback` of {@link LoadOptions}.
  *
- * Errors are {@link OutriderError}s. After a lost connection the next `generate()` connects anew; after a
- * crashed worker it also loads the draft anew (from the browser's HTTP cache, if the server allows).
+ * Errors are {@link OutriderError}s. After a lost connection the next `generate()` reconnects; after a
+ * crash of the worker it also loads the draft again, from the browser's cache if the server allows.
  */
 export class Outrider {
   readonly #sources: Sources;
@@ -74,20 +74,22 @@ export class Outrider {
   readonly #connectTimeoutMs: number;
   readonly #reconnectAttempts: number;
   readonly #onConnection: (event: ConnectionEvent) => void;
-  /** For the first worker. */
+  /** The session that the first worker resumes. */
   #claim: Claim | null;
   #link: Link;
   #worker: Worker | null = null;
-  /** Resolves once `#worker` has loaded; null exactly when there is no worker. */
+  /** Resolves once `#worker` has loaded; null if and only if there is no worker. */
   #ready: Promise<void> | null = null;
   #loading: { resolve: () => void; reject: (reason: unknown) => void } | null = null;
   #onProgress: (progress: LoadProgress) => void = () => {};
   #engine!: EngineInfo;
   #model!: ModelInfo;
   #session!: SessionInfo;
-  /** In place of a worker. */
+  /** The server alone, instead of a worker. */
   #alone: ServerAlone | null = null;
-  /** The oldest first: those behind it wait for it. Invariant: all but the last have been stopped. */
+  /**
+   * Unfinished generations, the oldest first; later ones wait for it. Invariant: all but the last have been stopped.
+   */
   #running: Running[] = [];
   readonly #questions = new Questions();
   #lastId = 0;
@@ -97,7 +99,7 @@ export class Outrider {
 
   /** Conversations, in the shape of OpenAI's client: `outrider.chat.completions.create({ messages })`. */
   readonly chat: { readonly completions: ChatCompletions } = { completions: new ChatCompletions(this) };
-  /** Texts to go on with, likewise: `outrider.completions.create({ prompt })`. */
+  /** Texts to continue, likewise: `outrider.completions.create({ prompt })`. */
   readonly completions: Completions = new Completions(this);
 
   private constructor(options: LoadOptions) {
@@ -126,7 +128,7 @@ export class Outrider {
     const abort = (): void => outrider.#discardWorker(options.signal?.reason);
     options.signal?.addEventListener('abort', abort, { once: true });
     try {
-      // Nobody waits for what the user may be asked.
+      // Loading does not wait for a question to the user.
       if (options.persist) void navigator.storage?.persist?.().catch(() => {});
       await outrider.#startWorker();
       return outrider;
@@ -139,57 +141,57 @@ export class Outrider {
     }
   }
 
-  /** Forgets the draft models that earlier visits have kept in the origin's private file system. */
+  /** Deletes all draft models that are kept in the origin's private file system. */
   static async forgetModels(): Promise<void> {
     await forgetFiles();
   }
 
-  /** The draft models that this origin keeps, those of earlier visits too. */
+  /** Lists the draft models that this origin keeps, those of earlier visits included. */
   static listModels(): Promise<KeptModel[]> {
     return listFiles();
   }
 
-  /** Forgets what is kept of the draft model at an address. Resolves to whether there was any. */
+  /** Deletes the kept copy of the draft model at an address. Resolves to true if there was one. */
   static deleteModel(url: string | URL): Promise<boolean> {
     return deleteFile(new URL(url, location.href).href);
   }
 
-  /** Who writes: a draft model in this browser and the server, or the server alone where no draft model can run. */
+  /** The writers of texts: a draft model and the server, or the server alone where no draft model can run. */
   get mode(): WritingMode {
     return this.#alone ? 'server' : 'draft';
   }
 
-  /** The build of the engine that runs, and its threads; `none` where the server is alone. */
+  /** The running engine with its build and threads; `none` without a draft model. */
   get engine(): EngineInfo {
     return this.#engine;
   }
 
-  /** The draft model. */
+  /** Properties of the draft model. */
   get model(): ModelInfo {
     return this.#model;
   }
 
-  /** What the server granted in its last handshake. */
+  /** Limits that the server granted in its last handshake. */
   get session(): SessionInfo {
     return this.#session;
   }
 
-  /** The acceptance rules, gates and stop rules that `generate()` can be asked for, in words and with their ranges. */
+  /** The acceptance rules, gates and stop rules of `generate()`, with explanations and ranges. */
   get policies(): Policies {
     return policies;
   }
 
-  /** What the options of `generate()` may be with this draft and this server. */
+  /** The ranges of the options of `generate()` with this draft and this server. */
   get ranges(): Readonly<Record<NumberOption, Range>> {
     return rangesFor(this.#model, this.#session);
   }
 
   /**
    * Starts to generate: the continuation of a text, or the assistant's next message in a conversation, of which the
-   * server's model has its own form. One generation at a time, where one that has been stopped counts no more; what an
-   * earlier one has read is not read again.
-   * @throws {@link OutriderError} at once: `invalid-option`, `busy`, `closed`. Anything later reaches whoever
-   * iterates the generation or awaits its summary.
+   * server's model has its own form. One generation runs at a time; one that has been stopped does not count. Tokens that
+   * an earlier generation has read are not read again.
+   * @throws {@link OutriderError} at once: `invalid-option`, `busy`, `closed`. Later errors reject the
+   * generation's iteration and its summary.
    */
   generate(prompt: Prompt, options: GenerateOptions = {}): Generation {
     this.#admit();
@@ -198,8 +200,8 @@ export class Outrider {
   }
 
   /**
-   * Goes on with a generation that a page before this one has left. Its first round is what there was, without statistics:
-   * those count from here on. The text is distributed the same, and at temperature 0 the same, as if nothing had happened.
+   * Resumes a generation of an earlier page. Its first round has the tokens so far, without statistics, which count from
+   * here on. The text is distributed the same, and at temperature 0 the same, as if nothing had happened.
    * @throws as {@link Outrider.generate}
    */
   resume(state: SuspendedGeneration, signal?: AbortSignal): Generation {
@@ -216,8 +218,8 @@ export class Outrider {
   }
 
   /**
-   * The ids of a prompt, as {@link Outrider.generate} reads it: what begins a text, and the form of a conversation, are
-   * among them. `summary.promptTokenIds` will be these.
+   * Returns the ids of a prompt as {@link Outrider.generate} reads it, with the tokens that begin a text and those of the
+   * conversation's form. `summary.promptTokenIds` will be the same.
    */
   async tokenize(prompt: Prompt, { tools = [] }: { tools?: readonly Tool[] } = {}): Promise<number[]> {
     const checked = checkedPrompt(prompt);
@@ -225,17 +227,17 @@ export class Outrider {
     return answer as number[];
   }
 
-  /** The text of ids. Special tokens give none; bytes that are no text become U+FFFD. */
+  /** Returns the text of ids. Special tokens have none; bytes that are not UTF-8 become U+FFFD. */
   async detokenize(ids: readonly number[]): Promise<string> {
     return (await this.#ask({ about: 'text', ids: checkedIds(ids) })) as string;
   }
 
-  /** How many tokens a prompt has: {@link Outrider.tokenize}. */
+  /** Counts the tokens of a prompt, as {@link Outrider.tokenize} gives them. */
   async countTokens(prompt: Prompt, options: { tools?: readonly Tool[] } = {}): Promise<number> {
     return (await this.tokenize(prompt, options)).length;
   }
 
-  /** Refuses another generation where there cannot be one. */
+  /** Throws if no further generation can start. */
   #admit(): void {
     if (this.#closed) throw new OutriderError('closed', 'this instance was closed');
     if (this.#running.some(({ stopped }) => !stopped)) {
@@ -262,8 +264,8 @@ export class Outrider {
   }
 
   /**
-   * Makes the link slower than it is, for both directions and from now on, also while a generation runs. What
-   * is left out keeps its value; {@link openLink} takes every limit away.
+   * Emulates a slower link in both directions from now on, also while a generation runs. Fields that are left out keep
+   * their values; {@link openLink} removes all limits.
    */
   setLink(link: Partial<Link>): void {
     const changed = { ...this.#link, ...link };
@@ -273,15 +275,15 @@ export class Outrider {
   }
 
   /**
-   * Ends the session and frees the model. A running generation rejects with `closed`. Resolves once the server has been
-   * told, or the worker has been given up because it was busy; nobody has to wait.
+   * Ends the session and frees the model. A running generation rejects with `closed`. Resolves once the server knows, or
+   * the worker was terminated because it was busy; waiting for it is optional.
    */
   close(): Promise<void> {
     this.#closed ??= this.#sayGoodbye();
     return this.#closed;
   }
 
-  /** {@link Outrider.close}, for `await using`. */
+  /** Calls {@link Outrider.close}, for `await using`. */
   [asyncDispose](): Promise<void> {
     return this.close();
   }
@@ -302,7 +304,7 @@ export class Outrider {
       worker.addEventListener('error', end);
     });
     this.#post({ type: 'close' });
-    // The worker ends itself once it has said goodbye to the server; should it be busy, it is not waited for.
+    // The worker ends itself once it has closed the session; if it is busy, this does not wait for it.
     this.#worker = null;
     this.#discardWorker(new OutriderError('closed', 'this instance was closed'), true);
     return gone;
@@ -348,7 +350,7 @@ export class Outrider {
     if (this.#alone) return;
     this.#post({ type: 'stop', id });
     running.graceTimer = setTimeout(() => {
-      this.#discardWorker(new OutriderError('worker-unresponsive', 'the worker did not stop when told to'));
+      this.#discardWorker(new OutriderError('worker-unresponsive', 'the worker did not stop when asked to'));
     }, STOP_GRACE_MS);
   }
 
@@ -362,7 +364,7 @@ export class Outrider {
     );
   }
 
-  /** Lets the server write alone, if that is what `error` calls for. @throws `error` otherwise */
+  /** Falls back to the server alone if `error` calls for it. @throws `error` otherwise */
   async #fallBack(error: unknown, options: LoadOptions): Promise<void> {
     this.#alone = await ServerAlone.insteadOf(error, options);
     this.#engine = { engine: 'none', declined: null, build: 'none', threads: 0, failed: [] };
@@ -468,12 +470,15 @@ export class Outrider {
     const running = this.#find(id);
     if (!running) return;
     clearTimeout(running.graceTimer);
-    // First, so that whoever is woken by the settling can generate again.
+    // First, so that code that is woken by the settling can generate again.
     this.#running = this.#running.filter((other) => other !== running);
     settle(running.generation);
   }
 
-  /** Gives the worker up; whatever waits for it fails with `reason`. What is queued starts another, unless it is the end. */
+  /**
+   * Terminates the worker; everything that waits for it fails with `reason`. Queued generations start another, unless
+   * `isEnd`.
+   */
   #discardWorker(reason: unknown, isEnd = false): void {
     this.#worker?.terminate();
     this.#worker = null;

@@ -1,26 +1,26 @@
-// Which policies can be had, and why others cannot.
+// The policies that are available, and why others are not.
 
 import type { Scheme } from './choices.js';
 import type { GenerateRequest, SessionInfo } from './edge.js';
-import { OutriderError } from './errors.js';
+import { invalidOption } from './errors.js';
 import { policies as all, policyDefaults, policyOptions } from './tables.js';
 import type { Head, Policy, PolicyOption } from './tables.js';
 
 /** The heads that a draft model has. */
 export type Heads = Readonly<Record<Head, boolean>>;
 
-/** The policy that an option names. @throws {@link OutriderError} `invalid-option` */
+/** Looks up the policy that an option names. @throws {@link OutriderError} `invalid-option` */
 export function policyNamed(option: PolicyOption, name: string): Policy {
   const list: readonly Policy[] = all[policyOptions[option].list];
   const found = list.find((policy) => policy.name === name);
   if (!found) {
     const names = list.map((policy) => `'${policy.name}'`).join(', ');
-    throw new OutriderError('invalid-option', `${option} must be one of ${names}, not '${name}'`);
+    throw invalidOption(`${option} must be one of ${names}, not '${name}'`);
   }
   return found;
 }
 
-/** Why a policy cannot be had, as the end of a sentence that starts with its name; null if it can. */
+/** Describes why a policy is not available, as the end of a sentence that starts with its name; null if it is. */
 export function reasonAgainstPolicy(
   policy: Policy,
   option: PolicyOption,
@@ -41,13 +41,14 @@ export function reasonAgainstPolicy(
   return null;
 }
 
-/** What decides whether there are rounds. */
+/** The parts of a request that decide whether it has rounds. */
 export type Asked = Pick<GenerateRequest, 'mode' | 'scheme' | 'rule' | 'gate' | 'compareSchemes'> &
   Partial<Pick<GenerateRequest, 'stopRule' | 'adaptiveMode' | 'maxInFlight' | 'evidence'>>;
 
 /**
- * Whether a generation is drafted ahead of a text that the server writes, without rounds: `ahead`, and `auto` where the
- * server takes guesses and nothing is asked for but its own text, and nothing of rounds. Crate `speculation` decides the same.
+ * Decides whether a generation drafts ahead of a text that the server writes, without rounds: under `ahead`, and under
+ * `auto` where the server takes guesses and no option asks for rounds or a lossy text. Crate `speculation` decides the
+ * same.
  */
 export function willBeAhead(asked: Asked, { maxGuesses }: Pick<SessionInfo, 'maxGuesses'>): boolean {
   if (asked.mode === 'cloud-only') return false;

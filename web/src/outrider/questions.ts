@@ -1,7 +1,7 @@
 import type { OutriderError } from './errors.js';
 import type { Answer, Question, ToWorker } from './messages.js';
 
-/** Questions to the tokenizer in the worker, and who waits for their answers. */
+/** Questions to the tokenizer in the worker, with the promises of their answers. */
 export class Questions {
   readonly #waiting = new Map<
     number,
@@ -24,7 +24,7 @@ export class Questions {
     else waiting?.resolve(answer);
   }
 
-  /** Nobody answers any more. */
+  /** Rejects all open questions. */
   fail(reason: unknown): void {
     for (const { reject } of this.#waiting.values()) reject(reason);
     this.#waiting.clear();

@@ -1,4 +1,4 @@
-/** `fetch` that sends these headers along; those of a single request come before them. */
+/** Makes a `fetch` that adds headers; those of a single request have precedence. */
 export function fetchWith(headers: Readonly<Record<string, string>>): typeof fetch {
   return (input, init) => fetch(input, { ...init, headers: { ...headers, ...init?.headers } });
 }

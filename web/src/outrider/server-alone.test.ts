@@ -131,7 +131,7 @@ test('a stop ends it, and another can begin', async () => {
     new Response(
       new ReadableStream({
         start(to) {
-          to.enqueue(new TextEncoder().encode(`data: ${JSON.stringify(chunk('a'))}\n`));
+          to.enqueue(new TextEncoder().encode(`data: ${JSON.stringify(chunk('a'))}\n\n`));
           signals.at(-1)?.addEventListener('abort', () => to.error(new DOMException('', 'AbortError')));
         },
       }),

@@ -1,5 +1,7 @@
 // Generations of the server alone, over its OpenAI API: for browsers in which no draft model runs.
 
+import { createParser } from 'eventsource-parser';
+import { chunksOf } from './download.js';
 import type { GenerateRequest, ModelInfo, Piece, Round, SessionInfo, Statistics, Summary } from './edge.js';
 import { OutriderError } from './errors.js';
 import type { OutriderErrorCode } from './errors.js';
@@ -9,7 +11,7 @@ import { headersOf, serverOf } from './load-options.js';
 import type { LoadOptions } from './load-options.js';
 import { fetchWith } from './requests.js';
 
-/** What is used of a chunk of either kind of completion. */
+/** The fields that are read of a chunk of either kind of completion. */
 interface Chunk {
   choices?: {
     text?: string;
@@ -25,13 +27,13 @@ interface ApiError {
   code?: string | null;
 }
 
-/** What is used of `/v1/info`. */
+/** The fields of `/v1/info` that this package reads. */
 interface Info {
   vocabSize: number;
   limits: Limits;
 }
 
-/** What keeps a draft model from running in this browser, on this page. */
+/** Errors of a page on which no draft model can run. */
 const cannotDraft = ['wasm-failed', 'out-of-memory', 'worker-crashed'];
 
 /** A server without a draft model beside it. The text of a seed is the one that `mode: 'cloud-only'` has. */
@@ -46,7 +48,7 @@ export class ServerAlone {
     this.session = session;
   }
 
-  /** The server alone, if that is what an error of loading calls for. @throws `error` otherwise */
+  /** Connects to the server alone if an error of loading calls for it. @throws `error` otherwise */
   static async insteadOf(error: unknown, options: LoadOptions): Promise<ServerAlone> {
     const { fallback = 'server', signal, token } = options;
     const calls = error instanceof OutriderError && cannotDraft.includes(error.code);
@@ -58,7 +60,7 @@ export class ServerAlone {
     });
   }
 
-  /** Asks what the server is. @throws {@link OutriderError} */
+  /** Reads the server's limits. @throws {@link OutriderError} */
   private static async meet(
     server: URL,
     headers: Readonly<Record<string, string>>,
@@ -72,7 +74,7 @@ export class ServerAlone {
     return new ServerAlone(server, request, { ...limits, vocabSize });
   }
 
-  /** What stands for the draft model that there is none of. */
+  /** A description that takes the place of a draft model's. */
   get model(): ModelInfo {
     const { vocabSize, contextLength } = this.session;
     const heads = { gate: false, stop: false };
@@ -143,7 +145,7 @@ export class ServerAlone {
   }
 }
 
-/** The request as the API has it. */
+/** Converts a request for the API. */
 function asked(request: GenerateRequest): { path: string; body: string } {
   const { prompt, tools, stop, temperature, topP, topK, seed, maxNewTokens } = request;
   const common = {
@@ -157,7 +159,7 @@ function asked(request: GenerateRequest): { path: string; body: string } {
   return { path: 'v1/chat/completions', body: JSON.stringify(body) };
 }
 
-/** Each token is a forward pass of the server. */
+/** Counts tokens, each a forward pass of the server. */
 function count(statistics: Statistics, tokens: number, started: number): void {
   const elapsedMs = performance.now() - started;
   if (statistics.tokens === 0) statistics.firstTokenMs = elapsedMs;
@@ -167,28 +169,23 @@ function count(statistics: Statistics, tokens: number, started: number): void {
   });
 }
 
-/** The data of a response's server-sent events, up to `[DONE]`. */
+/** Yields the data of a response's server-sent events, up to `[DONE]`. */
 async function* events(response: Response, onBytes: (bytes: number) => void): AsyncGenerator<string> {
-  const reader = response.body?.getReader();
   const decoder = new TextDecoder();
-  let waiting = '';
-  for (;;) {
-    const { done, value } = (await reader?.read()) ?? { done: true, value: undefined };
-    if (done) throw new OutriderError('connection-lost', 'the server stopped in the middle of a text');
-    onBytes(value.length);
-    waiting += decoder.decode(value, { stream: true });
-    const lines = waiting.split(/\r?\n/);
-    waiting = lines.pop() ?? '';
-    for (const line of lines) {
-      if (!line.startsWith('data:')) continue;
-      const data = line.slice('data:'.length).trim();
+  const arrived: string[] = [];
+  const parser = createParser({ onEvent: ({ data }) => arrived.push(data) });
+  for await (const chunk of chunksOf(response)) {
+    onBytes(chunk.length);
+    parser.feed(decoder.decode(chunk, { stream: true }));
+    for (const data of arrived.splice(0)) {
       if (data === '[DONE]') return;
       yield data;
     }
   }
+  throw new OutriderError('connection-lost', 'the server stopped in the middle of a text');
 }
 
-/** A response that is none of an error. */
+/** Waits for a successful response. @throws {@link OutriderError} otherwise */
 async function answered(response: Promise<Response>): Promise<Response> {
   const received = await response.catch((cause: unknown) => {
     if (cause instanceof Error && cause.name === 'AbortError') throw cause;

@@ -1,7 +1,7 @@
 // What a generation cost. Written from the types of crate `speculation`; do not edit:
 // OUTRIDER_WRITE_TABLES=1 cargo test --release -p outrider-speculation typescript
 
-import type { AheadWay, ComparedScheme } from './edge.js';
+import type { AheadWay, ComparedScheme } from './schemes.js';
 
 /** What a generation cost so far. Bits are per what the name says; ratios are zero while there is nothing to divide by. */
 export interface Statistics {

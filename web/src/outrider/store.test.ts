@@ -5,7 +5,7 @@ import type { Handle } from './store.js';
 
 const file = new TextEncoder().encode('the whole file');
 
-/** A file in memory, of so many bytes at most. */
+/** A file in memory, of at most `most` bytes. */
 function disk(most = 10_000): Handle & { bytes: Uint8Array } {
   return {
     bytes: new Uint8Array(0),
@@ -33,7 +33,7 @@ function disk(most = 10_000): Handle & { bytes: Uint8Array } {
   };
 }
 
-/** Answers as servers of files do; the first answer ends after so many bytes. */
+/** Answers as servers of files do; the first answer ends after `breakAfter` bytes. */
 function server(etag: string | null, breakAfter?: number) {
   const asked: Record<string, string>[] = [];
   const request = (_: unknown, init?: RequestInit): Promise<Response> => {
@@ -78,6 +78,25 @@ test('a file that is kept is not fetched again', async () => {
   const { asked, request } = server('"1"');
   expect(await load(handle, request)).toBe('the whole file');
   expect(asked).toEqual([{ 'if-none-match': '"1"' }]);
+});
+
+test('a weak ETag names a whole file, and no part of one', async () => {
+  const handle = disk();
+  await load(handle, server('W/"1"').request);
+  const second = server('W/"1"');
+  expect(await load(handle, second.request)).toBe('the whole file');
+  expect(second.asked).toEqual([{ 'if-none-match': 'W/"1"' }]);
+  const cut = server('W/"2"', 5);
+  expect(await load(handle, cut.request)).toBe('the whole file');
+  expect(cut.asked).toEqual([{ 'if-none-match': 'W/"1"' }, {}]);
+});
+
+test('a file without an ETag that the page may read is not kept, and the page is told once', async () => {
+  const codes: string[] = [];
+  const kept = new KeptFile(disk(), 'https://h/draft', ({ code }) => codes.push(code));
+  const sink = { begin: () => {}, push: () => {} };
+  await downloadInto('/f', sink, undefined, server(null).request, kept);
+  expect(codes).toEqual(['not-cacheable']);
 });
 
 test('a file whose length nobody told is there all the same, and fetched again where that cannot be asked', async () => {

@@ -1,4 +1,4 @@
-// Keeps a downloaded model in the origin's private file system, so that a page that is opened again need not fetch it.
+// Keeps a downloaded model in the origin's private file system, so that the next visit need not fetch it.
 // Only workers have files that can be read and written at once.
 
 import { BlockDigest, hex } from './digest.js';
@@ -6,22 +6,22 @@ import type { Kept } from './download.js';
 import { OutriderError } from './errors.js';
 
 const folderName = 'outrider';
-/** A file begins with so many bytes of JSON, filled up with spaces; the model follows. */
+/** The bytes of JSON, padded with spaces, at the beginning of a file; the model follows. */
 const headBytes = 512;
 
 interface Head {
-  /** Not there in files of older versions. */
+  /** The address of the model; absent in files of older versions. */
   url?: string;
   etag: string | null;
   total: number | null;
-  /** Of all that follows, once it is all there: {@link BlockDigest}. */
+  /** The {@link BlockDigest} of the model, once it is complete. */
   sum?: string;
 }
 
-/** What is kept of the file at an address; null where nothing can be kept, or another tab is at it. */
+/** Opens the kept copy of the file at an address; null where none can be kept, or another tab has it open. */
 export async function keptFile(
   url: string,
-  onFull: (error: OutriderError) => void = () => {},
+  onRefused: (error: OutriderError) => void = () => {},
 ): Promise<KeptFile | null> {
   try {
     const root = await navigator.storage.getDirectory();
@@ -29,8 +29,12 @@ export async function keptFile(
     const file = (await folder.getFileHandle(await nameOf(url), {
       create: true,
     })) as FileSystemFileHandle & SyncAccess;
-    return new KeptFile(await file.createSyncAccessHandle(), url, onFull);
-  } catch {
+    return new KeptFile(await file.createSyncAccessHandle(), url, onRefused);
+  } catch (cause) {
+    // Another tab that has the file open keeps it.
+    if (!(cause instanceof DOMException && cause.name === 'NoModificationAllowedError')) {
+      onRefused(new OutriderError('not-cacheable', 'this browser keeps no files for this page', { cause }));
+    }
     return null;
   }
 }
@@ -41,17 +45,17 @@ async function nameOf(url: string): Promise<string> {
 
 /** A draft model that is kept in this origin's private file system. */
 export interface KeptModel {
-  /** Where it was fetched from. */
+  /** The address that it was fetched from. */
   url: string;
-  /** What there is of it. */
+  /** The number of kept bytes. */
   bytes: number;
-  /** The length of the file; null where the server did not tell. */
+  /** The length of the file; null if it is unknown. */
   totalBytes: number | null;
-  /** Whether all of it is there. What is not is fetched when it is loaded again. */
+  /** True if the copy is complete; the rest is fetched when the model is loaded again. */
   complete: boolean;
 }
 
-/** The folder of what is kept; null where there is none, or where nothing can be kept. */
+/** The folder of kept files; null where there is none. */
 async function folder(): Promise<FileSystemDirectoryHandle | null> {
   try {
     const root = await navigator.storage.getDirectory();
@@ -61,7 +65,7 @@ async function folder(): Promise<FileSystemDirectoryHandle | null> {
   }
 }
 
-/** The models that are kept. */
+/** Lists the kept models. */
 export async function listFiles(): Promise<KeptModel[]> {
   // The types of a page lack it.
   const kept = (await folder()) as (FileSystemDirectoryHandle & AsyncIterable<[string, unknown]>) | null;
@@ -77,7 +81,7 @@ export async function listFiles(): Promise<KeptModel[]> {
   return models;
 }
 
-/** Forgets the model at an address, if it is kept; whether it was. @throws {@link OutriderError} `busy` */
+/** Deletes the kept model at an address, and returns whether there was one. @throws {@link OutriderError} `busy` */
 export async function deleteFile(url: string): Promise<boolean> {
   try {
     const kept = await folder();
@@ -89,7 +93,7 @@ export async function deleteFile(url: string): Promise<boolean> {
   }
 }
 
-/** Forgets all models that were kept. */
+/** Deletes all kept models. */
 export async function forgetFiles(): Promise<void> {
   try {
     const root = await navigator.storage.getDirectory();
@@ -99,7 +103,7 @@ export async function forgetFiles(): Promise<void> {
   }
 }
 
-/** What is used of a `FileSystemSyncAccessHandle`, which the types of a page lack. */
+/** The used methods of a `FileSystemSyncAccessHandle`, which the types of a page lack. */
 export interface Handle {
   read(into: Uint8Array, options: { at: number }): number;
   write(bytes: Uint8Array, options: { at: number }): number;
@@ -113,21 +117,21 @@ interface SyncAccess {
   createSyncAccessHandle(): Promise<Handle>;
 }
 
-/** A model in a file. Invariant: the bytes behind the head are the first ones of the version that the head names. */
+/** A kept copy in a file. Invariant: the bytes after the head are the first ones of the version that the head names. */
 export class KeptFile implements Kept {
   readonly #handle: Handle;
   readonly #url: string;
-  readonly #onFull: (error: OutriderError) => void;
+  readonly #onRefused: (error: OutriderError) => void;
   #head: Head;
   #length: number;
-  /** Of the first bytes, as they were read or written. */
+  /** The digest of the first `#digested` bytes, as they were read or written. */
   #digest = new BlockDigest();
   #digested = 0;
 
-  constructor(handle: Handle, url: string, onFull: (error: OutriderError) => void = () => {}) {
+  constructor(handle: Handle, url: string, onRefused: (error: OutriderError) => void = () => {}) {
     this.#handle = handle;
     this.#url = url;
-    this.#onFull = onFull;
+    this.#onRefused = onRefused;
     this.#head = readHead(handle);
     this.#length = this.#head.etag === null ? 0 : Math.max(0, handle.getSize() - headBytes);
   }
@@ -155,8 +159,12 @@ export class KeptFile implements Kept {
     this.#length = 0;
     [this.#digest, this.#digested] = [new BlockDigest(), 0];
     this.#head = { url: this.#url, etag, total };
-    // What has no name cannot be told from other versions.
-    if (etag === null) return;
+    if (etag === null) {
+      // Without a name a version cannot be told from the next one.
+      const lack = `${this.#url} is sent without an ETag that this page may read, so that it is downloaded at each visit`;
+      const remedy = 'send an ETag, to other origins with Access-Control-Expose-Headers: ETag';
+      return this.#onRefused(new OutriderError('not-cacheable', `${lack}; ${remedy}`));
+    }
     if (!this.#writeHead()) this.#head = { etag: null, total: null };
   }
 
@@ -168,13 +176,13 @@ export class KeptFile implements Kept {
     if (written < chunk.length) throw this.#full();
   }
 
-  /** Whether what was read from begin to end is what was written; what was never sealed cannot be told. */
+  /** Checks that the bytes read are those that were written; true for a file that was never sealed. */
   async isSound(): Promise<boolean> {
     const { sum } = this.#head;
     return sum === undefined || this.#digested < this.#length || (await this.#digest.value()) === sum;
   }
 
-  /** Remembers what is there, once that is all of it and is not known. */
+  /** Stores the digest of a complete file. */
   async seal(): Promise<void> {
     const { etag, total, sum } = this.#head;
     const isWhole = this.#length === total && this.#digested === total;
@@ -189,7 +197,7 @@ export class KeptFile implements Kept {
     this.#digested += bytes.length;
   }
 
-  /** Whether it fits. */
+  /** Writes the head; false if it does not fit. */
   #writeHead(): boolean {
     const head = new TextEncoder().encode(JSON.stringify(this.#head));
     if (head.length > headBytes) return false;
@@ -208,12 +216,12 @@ export class KeptFile implements Kept {
     }
   }
 
-  /** Tells that nothing more can be kept. */
+  /** Reports that no more bytes can be kept. */
   #full(cause?: unknown): OutriderError {
     const error = new OutriderError('cache-full', 'the disk, or what this origin may keep, is full', {
       cause,
     });
-    this.#onFull(error);
+    this.#onRefused(error);
     return error;
   }
 

@@ -1,15 +1,10 @@
-// The tables of options, in the forms that the package and the page want. What stands in them is written by the engine's crate.
+// The tables of options, in the forms that the package and the page use. The engine's crate generates their contents.
 
 import { names, numbers } from './choices.js';
-import type {
-  Code,
-  Downlink,
-  Goal,
-  NameOptions,
-  NumberOptions,
-  ParameterOptions,
-  Scheme,
-} from './choices.js';
+import type { Policy, PolicyParameterOption, Range } from './descriptions.js';
+
+export type * from './descriptions.js';
+import type { Code, Downlink, Goal, NameOptions, NumberOptions, Scheme } from './choices.js';
 
 /** The options that are numbers of their own. */
 export type NumberOption = keyof NumberOptions;
@@ -17,107 +12,25 @@ export type NumberOption = keyof NumberOptions;
 /** The options that name a policy: how drafts are judged, which tokens skip verification, what ends a round. */
 export type PolicyOption = 'rule' | 'gate' | 'stopRule';
 
-/** The options that are a policy's number. */
-export type PolicyParameterOption = keyof ParameterOptions;
-
 /** The options that are a choice among names, apart from `mode` and the policies. */
 export type ChoiceOption = Exclude<keyof NameOptions, PolicyOption>;
 
-/** A name for every choice. */
+/** A value for every choice. */
 export type Choices = Required<Pick<NameOptions, ChoiceOption>>;
 
-/** The parts of the page. */
-export type Group = 'sampling' | 'drafting' | 'verification' | 'rounds';
-
-/** The allowed values of an option, bounds included. */
-export interface Range {
-  min: number;
-  max: number;
-  integer: boolean;
-  /** The bound that is itself not allowed. */
-  excluded?: 'max';
-}
-
-/** An option that is a number. */
-export interface NumberDescription {
-  /** Its name for people. */
-  label: string;
-  /** The papers' letter; empty if it has none. */
-  symbol: string;
-  /** What it is, as a phrase. */
-  explanation: string;
-  group: Group;
-  /** Null where it hangs on other options. */
-  default: number | null;
-  /** What is then taken, as a phrase. */
-  unset?: string;
-  range: Range;
-  /** How far an arrow key moves it. */
-  step: number;
-}
-
-/** An option that is a name. */
-export interface NameDescription {
-  label: string;
-  /** What it decides, as a phrase. */
-  explanation: string;
-  /** How a sentence on what is chosen begins; empty if entries have sentences of their own. */
-  lead: string;
-  group: Group;
-  default: string;
-  /** The option that is the number of what is chosen; null if there is none. */
-  parameter: { option: PolicyParameterOption; label: string } | null;
-  entries: readonly Policy[];
-}
-
-/** A linear head that can be trained on the draft model's hidden states. */
-export type Head = 'gate' | 'stop';
-
-/** One of several named ways to do something. */
-export interface Policy {
-  /** As options and papers have it. */
-  name: string;
-  /** Its name for people. */
-  label: string;
-  /** One sentence; of schemes, codes and downlinks what travels, to be put behind a colon. */
-  explanation: string;
-  /** Where it was first described. */
-  source: string;
-  /** The options that it reads, of those that not all of its kind read. */
-  options: readonly string[];
-  /** The number that comes with it; null if none does. */
-  parameter: PolicyParameter | null;
-  /** Whether the text may be distributed otherwise than the server's model would have it. */
-  lossy: boolean;
-  /** The head that the draft model must have for it; null if none. */
-  head: Head | null;
-  /** Of rules: whether the server adds a token after a round in which all drafts are accepted. */
-  hasBonus?: boolean;
-  /** Of schemes: whether any rule can judge what is sent; otherwise only the exact one can. */
-  sendsDistributions?: boolean;
-}
-
-/** The number that comes with a policy. */
-export interface PolicyParameter {
-  /** The papers' letter. */
-  symbol: string;
-  default: number;
-  range: Range;
-}
-
-/** What there is to judge, to skip verification and to end rounds by. The first of each kind is the default. */
+/** The acceptance rules, gates and stop rules. The first of each kind is the default. */
 export interface Policies {
-  /** `rule`: how the server judges drafts. */
+  /** Values of `rule`: how the server judges drafts. */
   rules: readonly Policy[];
-  /** `gate`: which tokens are committed here without asking. */
+  /** Values of `gate`: which tokens are committed unverified. */
   gates: readonly Policy[];
-  /** `stopRule`: what ends a round. */
+  /** Values of `stopRule`: what ends a round. */
   stopRules: readonly Policy[];
-  /** Schemes that send too little for any rule but `exact`. */
+  /** Schemes whose payload suffices for the rule `exact` only. */
   exactSchemes: readonly Scheme[];
 }
 
-/** Which list an option chooses from, and which option is the number that comes with it. */
+/** The list that each policy option chooses from, and the option for its number. */
 export const policyOptions: Readonly<
   Record<PolicyOption, { list: Exclude<keyof Policies, 'exactSchemes'>; parameter: PolicyParameterOption }>
 > = {
@@ -129,16 +42,16 @@ export const policyOptions: Readonly<
 const byName = <Name extends string>(option: ChoiceOption) =>
   Object.fromEntries(names[option].entries.map((entry) => [entry.name, entry])) as Record<Name, Policy>;
 
-/** The uplink schemes. */
+/** The uplink schemes by name. */
 export const schemes: Readonly<Record<Scheme, Policy>> = byName('scheme');
-/** How probabilities on a lattice become bits. */
+/** The codes of probabilities on a lattice, by name. */
 export const codes: Readonly<Record<Code, Policy>> = byName('code');
-/** What `dssd` sends down after a rejection. */
+/** The answers of `dssd` after a rejection, by name. */
 export const downlinks: Readonly<Record<Downlink, Policy>> = byName('downlink');
-/** What drafting ahead is for. */
+/** The goals of drafting ahead, by name. */
 export const goals: Readonly<Record<Goal, Policy>> = byName('goal');
 
-/** The acceptance rules, gates and stop rules that there are. */
+/** All acceptance rules, gates and stop rules. */
 export const policies: Policies = {
   rules: names.rule.entries,
   gates: names.gate.entries,
@@ -152,16 +65,16 @@ const mapped = <Key extends string, From, To>(from: Readonly<Record<Key, From>>,
   Object.fromEntries(Object.entries<From>(from).map(([key, value]) => [key, to(value)])) as Record<Key, To>;
 const nameDefaults = mapped(names, (name) => name.default);
 
-/** What options are when not given; null where that hangs on other options. */
+/** Defaults of the number options; null where one depends on other options. */
 export const generationDefaults: Readonly<Record<NumberOption, number | null>> = mapped(
   numbers,
   (n) => n.default,
 );
 
-/** What options may be before a model or server narrows them. */
+/** Ranges of the number options, before a model or server narrows them. */
 export const generationRanges: Readonly<Record<NumberOption, Range>> = mapped(numbers, (n) => n.range);
 
-/** What choices are when not made. */
+/** Defaults of the choices. */
 export const choiceDefaults = {
   scheme: nameDefaults.scheme,
   code: nameDefaults.code,
@@ -169,7 +82,7 @@ export const choiceDefaults = {
   goal: nameDefaults.goal,
 } as Readonly<Choices>;
 
-/** What names of policies are when not given. */
+/** Defaults of the policies. */
 export const policyDefaults: Readonly<Record<PolicyOption, string>> = {
   rule: nameDefaults.rule,
   gate: nameDefaults.gate,

@@ -1,30 +1,30 @@
-// What callers hand in that is more than a number or a name: checked where it comes in, so that it fails there.
+// Checks of arguments that are more than a number or a name, so that errors are thrown at the call.
 
 import { closest, distance } from 'fastest-levenshtein';
 import * as v from 'valibot';
 import type { Message, Prompt, Tool } from './edge.js';
-import { OutriderError } from './errors.js';
+import { invalidOption } from './errors.js';
 import type { SuspendedGeneration } from './generation.js';
 
-/** So many letters of a name may be wrong for it to be taken for another. */
+/** Most wrong letters in a name for which another is suggested. */
 const MOST_TYPOS = 3;
 
-/** Refuses names that nobody reads. @throws {@link OutriderError} `invalid-option` */
+/** Refuses unknown names. @throws {@link OutriderError} `invalid-option` */
 export function refuseUnknown(given: object, known: readonly string[], where: string): void {
   const unknown = Object.keys(given).find((name) => !known.includes(name));
   if (unknown === undefined) return;
   const nearest = closest(unknown, known);
   const isTypo = distance(unknown.toLowerCase(), nearest.toLowerCase()) <= MOST_TYPOS;
   const hint = isTypo ? `; did you mean ${nearest}?` : `; there are ${known.join(', ')}`;
-  throw new OutriderError('invalid-option', `${where} has no option ${unknown}${hint}`);
+  throw invalidOption(`${where} has no option ${unknown}${hint}`);
 }
 
-/** What is left of a value in JSON. */
+/** Converts a value to JSON and back. */
 function inJson(value: unknown): unknown {
   try {
     return JSON.parse(JSON.stringify(value)) as unknown;
   } catch (cause) {
-    throw new OutriderError('invalid-option', 'messages and tools must be JSON', { cause });
+    throw invalidOption('messages and tools must be JSON', { cause });
   }
 }
 
@@ -50,41 +50,41 @@ const message = v.union([
 const messages = v.pipe(v.array(message), v.minLength(1));
 const tool = v.looseObject({ type: v.literal('function'), function: v.looseObject({ name: v.string() }) });
 
-/** A prompt, as it crosses to the engine. @throws {@link OutriderError} `invalid-option` */
+/** Checks a prompt, and copies it for the engine. @throws {@link OutriderError} `invalid-option` */
 export function checkedPrompt(prompt: Prompt): Prompt {
   if (typeof prompt === 'string') return prompt;
   const given = inJson(prompt);
   if (v.is(messages, given)) return given as readonly Message[];
   const wanted =
     'a text, or messages with a role (system, user, assistant or tool) and content or tool_calls';
-  throw new OutriderError('invalid-option', `prompt must be ${wanted}`);
+  throw invalidOption(`prompt must be ${wanted}`);
 }
 
-/** Tools, as they cross to the engine. @throws {@link OutriderError} `invalid-option` */
+/** Checks tools, and copies them for the engine. @throws {@link OutriderError} `invalid-option` */
 export function checkedTools(tools: readonly Tool[], prompt: Prompt): readonly Tool[] {
   const given = inJson(tools);
   if (!v.is(v.array(tool), given)) {
     const wanted = "a list of { type: 'function', function: { name, description, parameters } }";
-    throw new OutriderError('invalid-option', `tools must be ${wanted}`);
+    throw invalidOption(`tools must be ${wanted}`);
   }
   if (given.length > 0 && typeof prompt === 'string') {
-    throw new OutriderError('invalid-option', 'tools need a conversation, not a text');
+    throw invalidOption('tools need a conversation, not a text');
   }
   return given as readonly Tool[];
 }
 
-/** The most strings that stop a text, and the most characters of one: so much text may wait. */
+/** Most strings that stop a text, and most characters of one, which is the text that may wait. */
 const MOST_STOPS = 16;
 const LONGEST_STOP = 256;
 const stopString = v.pipe(v.string(), v.minLength(1), v.maxLength(LONGEST_STOP));
 const stops = v.pipe(v.array(stopString), v.maxLength(MOST_STOPS));
 
-/** Strings that stop a text. @throws {@link OutriderError} `invalid-option` */
+/** Checks the strings that stop a text. @throws {@link OutriderError} `invalid-option` */
 export function checkedStops(stop: string | readonly string[]): readonly string[] {
   const given = typeof stop === 'string' ? [stop] : stop;
   if (v.is(stops, given)) return [...given];
   const wanted = `a text of 1 to ${LONGEST_STOP} characters, or a list of up to ${MOST_STOPS} of them`;
-  throw new OutriderError('invalid-option', `stop must be ${wanted}`);
+  throw invalidOption(`stop must be ${wanted}`);
 }
 
 const id = v.pipe(v.number(), v.integer(), v.minValue(0));
@@ -94,16 +94,16 @@ const suspended = v.looseObject({
   tokens: v.array(v.looseObject({ id, text: v.string() })),
 });
 
-/** A suspended generation, which comes out of some store. @throws {@link OutriderError} `invalid-option` */
+/** Checks a suspended generation, which comes from a store. @throws {@link OutriderError} `invalid-option` */
 export function checkedState(state: SuspendedGeneration | null | undefined): SuspendedGeneration {
   if (v.is(suspended, state)) return state as SuspendedGeneration;
-  throw new OutriderError('invalid-option', 'this is no generation that was suspended');
+  throw invalidOption('this is no generation that was suspended');
 }
 
 const tokenIds = v.array(v.pipe(id, v.maxValue(0xffff_ffff)));
 
-/** Ids of tokens. @throws {@link OutriderError} `invalid-option` */
+/** Checks a list of token ids. @throws {@link OutriderError} `invalid-option` */
 export function checkedIds(ids: readonly number[]): readonly number[] {
   if (v.is(tokenIds, ids)) return ids;
-  throw new OutriderError('invalid-option', 'ids must be a list of whole numbers from 0 on');
+  throw invalidOption('ids must be a list of whole numbers from 0 on');
 }

@@ -15,7 +15,7 @@ import { fetchWith } from './requests.js';
 import { keptFile } from './store.js';
 import type { FromWorker, ToWorker } from './messages.js';
 
-/** What is used of DedicatedWorkerGlobalScope; its full types exclude the page's. */
+/** The used parts of DedicatedWorkerGlobalScope, whose full types exclude the page's. */
 interface WorkerScope {
   postMessage(message: FromWorker | FromThread): void;
   close(): void;

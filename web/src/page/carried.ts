@@ -1,15 +1,15 @@
-// Counting on after a reload: the package counts from where a text was taken up, the page shows all of it. No DOM.
+// Statistics across a reload: the package counts from where a text was resumed, the page shows the whole text. No DOM.
 
 import type { Statistics } from '../outrider/index.js';
 
-/** What adds up. */
+/** Statistics that are sums. */
 const totals = [
   ...(['tokens', 'passed', 'streamed', 'elapsedMs', 'rounds', 'drafted', 'accepted', 'inTime'] as const),
   ...(['judged', 'wasted', 'resampled', 'uplinkBits', 'downlinkBits', 'serverPasses'] as const),
   ...(['draftMs', 'followUps'] as const),
 ];
 
-/** The statistics of a text that was written in two parts. What is of the last round only is the second part's. */
+/** Combines the statistics of a text that was written in two parts. Values of the last round are the second part's. */
 export function carriedOn<S extends Statistics>(before: Statistics | null, now: S): S {
   if (!before) return now;
   const both: S = { ...now };

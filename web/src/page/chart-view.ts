@@ -1,17 +1,18 @@
 import { lineChart, timeChart } from './chart.js';
 import type { ChartSize, LineChart, Point } from './chart.js';
 import { draw, make } from './elements.js';
+import { Drawing } from './figures.js';
 import { formatNumber } from './format.js';
 import { chartSentence } from './sentences.js';
 
-/** What a chart shows and how it reads. */
+/** The title, axes and lines of a chart. */
 export interface ChartOptions {
   title: string;
-  /** What the horizontal axis is. */
+  /** The quantity on the horizontal axis. */
   over: 'by round' | 'over time';
-  /** Names of the lines; the first is the one that the chart is about. */
+  /** Names of the lines; the first is the main one, drawn on top. */
   lines: readonly string[];
-  /** Whether the vertical axis begins at zero; over time it always does. */
+  /** True if the vertical axis begins at zero, as it always does over time. */
   fromZero?: boolean;
   format: (value: number) => string;
 }
@@ -19,11 +20,12 @@ export interface ChartOptions {
 const margins = { left: 52, right: 14, top: 8, bottom: 22 };
 const HEIGHT = 150;
 
-/** A line chart, as wide as its place; for those who do not see it, a sentence. */
+/** A line chart, as wide as its place, with a sentence for screen readers. */
 export class ChartView {
   readonly figure = make('figure', { class: 'chart' });
   readonly #options: ChartOptions;
   readonly #svg = draw('svg', { role: 'img', height: HEIGHT });
+  readonly #drawing: Drawing;
   #chart: (size: ChartSize) => LineChart = (size) => lineChart([], size, true);
   #sentence: string;
 
@@ -40,7 +42,7 @@ export class ChartView {
       });
     }
     this.figure.append(caption, this.#svg);
-    new ResizeObserver(() => this.#draw()).observe(this.figure);
+    this.#drawing = new Drawing(this.figure, (width) => this.#draw(width));
   }
 
   /** @param values a list per line, a value per round; null is a gap */
@@ -48,7 +50,7 @@ export class ChartView {
     const { title, fromZero = true, format } = this.#options;
     this.#chart = (size) => lineChart(values, size, fromZero);
     this.#sentence = chartSentence(title, values[0] ?? [], format);
-    this.#draw();
+    this.#drawing.now();
   }
 
   /** @param series a list per line, over the time since its beginning */
@@ -60,13 +62,10 @@ export class ChartView {
       return `${name} ${last ? `${format(last.value)} after ${formatNumber(last.ms / 1000)} s` : 'nothing yet'}`;
     });
     this.#sentence = `${title}: ${ends.join('; ')}.`;
-    this.#draw();
+    this.#drawing.now();
   }
 
-  #draw(): void {
-    const width = Math.floor(this.figure.clientWidth);
-    // Hidden, or not yet laid out: the observer calls again.
-    if (width === 0) return;
+  #draw(width: number): void {
     const { paths, xTicks, yTicks } = this.#chart({ width, height: HEIGHT, ...margins });
     const bottom = HEIGHT - margins.bottom;
     this.#svg.setAttribute('width', String(width));
@@ -78,7 +77,7 @@ export class ChartView {
         draw('text', { x: margins.left - 6, y: at, dy: '0.35em', 'text-anchor': 'end' }, text),
       ]),
       ...xTicks.map(({ at, text }) => draw('text', { x: at, y: bottom + 16, 'text-anchor': 'middle' }, text)),
-      // The line that the chart is about comes last, so that it lies on top.
+      // The main line comes last, so that it lies on top.
       ...paths.map((d, index) => draw('path', { class: 'line', 'data-line': index, d })).reverse(),
     );
   }

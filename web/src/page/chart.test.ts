@@ -92,7 +92,7 @@ test('over time a line lies at its times, whatever the distance of its points', 
     { ms: 2000, value: 100 },
   ];
   const { paths, xTicks, yTicks } = timeChart([points, []], size);
-  expect(paths).toEqual(['M10.0 110.0L60.0 60.0L210.0 10.0', '']);
+  expect(paths).toEqual(['M10.0 110.0h0L60.0 60.0L210.0 10.0', '']);
   expect(xTicks.at(-1)).toEqual({ at: 210, text: '2 s' });
   expect(yTicks.at(-1)).toEqual({ at: 10, text: '100' });
 });

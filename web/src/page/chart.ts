@@ -15,14 +15,14 @@ export interface ChartSize {
   bottom: number;
 }
 
-/** A mark on an axis. */
+/** A mark on an axis with its label. */
 export interface Tick {
   /** Along the axis, in pixels of the chart. */
   at: number;
   text: string;
 }
 
-/** A chart, ready to be drawn. */
+/** The geometry of a chart. */
 export interface LineChart {
   /** One path per series, for the `d` of an SVG path. */
   paths: string[];
@@ -30,34 +30,21 @@ export interface LineChart {
   yTicks: Tick[];
 }
 
-/**
- * A line per series over the rounds 1, 2, …; what is not a finite number is a gap.
- * @param fromZero whether the vertical axis begins at zero; else it fits the values
- */
+/** A line per series over the rounds 1, 2, …; a null or NaN is a gap. Without `fromZero` the axis fits the values. */
 export function lineChart(
   series: readonly (readonly (number | null)[])[],
   size: ChartSize,
   fromZero: boolean,
 ): LineChart {
-  const values = series.flat().filter(isNumber);
   const rounds = Math.max(0, ...series.map(({ length }) => length));
-  const ticks = axis(values, fromZero);
-  const low = ticks[0] ?? 0;
-  const high = ticks.at(-1) ?? 1;
-  const bottom = size.height - size.bottom;
-  const right = size.width - size.right;
-  const x = (round: number): number =>
-    rounds <= 1 ? size.left : size.left + ((round - 1) / (rounds - 1)) * (right - size.left);
-  const y = (value: number): number => bottom - ((value - low) / (high - low)) * (bottom - size.top);
-  const decimals = decimalsOf((ticks[1] ?? 1) - low);
-  return {
-    paths: series.map((line) => pathOf(line, x, y)),
-    xTicks: roundTicks(rounds).map((round) => ({ at: x(round), text: String(round) })),
-    yTicks: ticks.map((value) => ({ at: y(value), text: value.toFixed(decimals) })),
-  };
+  const ticks = axis(series.flat().filter(isNumber), fromZero);
+  const decimals = decimalsOf((ticks[1] ?? 1) - (ticks[0] ?? 0));
+  const points = series.map((line) => line.map((value, index) => ({ at: index + 1, value })));
+  const marks = roundTicks(rounds).map((at) => ({ at, text: String(at) }));
+  return plot(points, size, [1, Math.max(2, rounds)], marks, ticks, (value) => value.toFixed(decimals));
 }
 
-/** A value at a time. */
+/** A value at a point in time. */
 export interface Point {
   ms: number;
   value: number;
@@ -65,24 +52,43 @@ export interface Point {
 
 /** A line per series over the time since the beginning, both axes from zero. */
 export function timeChart(series: readonly (readonly Point[])[], size: ChartSize): LineChart {
-  const points = series.flat();
-  const seconds = axis(
-    points.map(({ ms }) => ms / 1000),
-    true,
-  );
-  const ticks = axis(
-    points.map(({ value }) => value),
-    true,
-  );
-  const [end, high] = [seconds.at(-1) ?? 1, ticks.at(-1) ?? 1];
-  const [right, bottom] = [size.width - size.right, size.height - size.bottom];
-  const x = (s: number): number => size.left + (s / end) * (right - size.left);
-  const y = (value: number): number => bottom - (value / high) * (bottom - size.top);
-  const at = ({ ms, value }: Point): string => `${x(ms / 1000).toFixed(1)} ${y(value).toFixed(1)}`;
+  const points = series.map((line) => line.map(({ ms, value }) => ({ at: ms / 1000, value })));
+  const axisOf = (of: 'at' | 'value') =>
+    axis(
+      points.flat().map((point) => point[of]),
+      true,
+    );
+  const seconds = axisOf('at');
+  const marks = seconds.map((at) => ({ at, text: `${trimmed(at)} s` }));
+  return plot(points, size, [0, seconds.at(-1) ?? 1], marks, axisOf('value'), formatMark);
+}
+
+/** Scales points, marks and ticks to the size of a chart. */
+function plot(
+  lines: readonly (readonly { at: number; value: number | null }[])[],
+  { width, height, left, right, top, bottom }: ChartSize,
+  [first, last]: readonly [number, number],
+  marks: readonly Tick[],
+  ticks: readonly number[],
+  format: (value: number) => string,
+): LineChart {
+  const [low, high] = [ticks[0] ?? 0, ticks.at(-1) ?? 1];
+  const x = (at: number): number => left + ((at - first) / (last - first)) * (width - right - left);
+  const y = (value: number): number =>
+    height - bottom - ((value - low) / (high - low)) * (height - bottom - top);
+  const pathOf = (line: readonly { at: number; value: number | null }[]): string =>
+    line
+      .map(({ at, value }, index) => {
+        if (!isNumber(value)) return '';
+        const point = `${x(at).toFixed(1)} ${y(value).toFixed(1)}`;
+        // A line of no length: with round ends a value between two gaps is a dot.
+        return isNumber(line[index - 1]?.value ?? null) ? `L${point}` : `M${point}h0`;
+      })
+      .join('');
   return {
-    paths: series.map((line) => line.map((point, index) => `${index ? 'L' : 'M'}${at(point)}`).join('')),
-    xTicks: seconds.map((tick) => ({ at: x(tick), text: `${trimmed(tick)} s` })),
-    yTicks: ticks.map((tick) => ({ at: y(tick), text: formatMark(tick) })),
+    paths: lines.map(pathOf),
+    xTicks: marks.map(({ at, text }) => ({ at: x(at), text })),
+    yTicks: ticks.map((value) => ({ at: y(value), text: format(value) })),
   };
 }
 
@@ -104,7 +110,7 @@ export function axis(values: readonly number[], fromZero: boolean): number[] {
   return Array.from({ length: last - first + 1 }, (_, index) => trimmed((first + index) * step));
 }
 
-/** A share of 0 to 1 on a scale of powers of ten, beyond its ends the ends; NaN for what is not a finite number. */
+/** The position of a value on a logarithmic scale, 0 to 1, clamped to its ends; NaN for a value that is not finite. */
 export function logShare(value: number, [low, high]: readonly [number, number]): number {
   if (!Number.isFinite(value)) return Number.NaN;
   const share = Math.log10(Math.max(value, Number.MIN_VALUE) / low) / Math.log10(high / low);
@@ -132,7 +138,7 @@ function roundStep(least: number): number {
   return mantissa * power;
 }
 
-/** How many decimals a multiple of a {@link roundStep} needs. */
+/** The number of decimals that a multiple of a {@link roundStep} needs. */
 function decimalsOf(step: number): number {
   return Math.min(12, Math.max(0, -Math.floor(Math.log10(step) + EPSILON)));
 }
@@ -149,24 +155,4 @@ function roundTicks(rounds: number): number[] {
   // The last round is marked; what is too near to it is not.
   for (let round = step; round <= rounds - step / 2; round += step) if (round > 1) ticks.push(round);
   return [...ticks, rounds];
-}
-
-function pathOf(
-  line: readonly (number | null)[],
-  x: (round: number) => number,
-  y: (value: number) => number,
-): string {
-  const parts: string[] = [];
-  let drawing = false;
-  line.forEach((value, index) => {
-    if (!isNumber(value)) {
-      drawing = false;
-      return;
-    }
-    const point = `${x(index + 1).toFixed(1)} ${y(value).toFixed(1)}`;
-    // A line of no length: with round ends a value between two gaps is a dot.
-    parts.push(drawing ? `L${point}` : `M${point}h0`);
-    drawing = true;
-  });
-  return parts.join('');
 }

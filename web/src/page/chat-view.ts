@@ -3,7 +3,7 @@ import { Conversation } from './conversation.js';
 import { element } from './elements.js';
 import { askTemplate } from './loader.js';
 
-/** The conversation of the view Chat, and what it says of the model's form for one. */
+/** The conversation of the view Chat, and its note about the model's chat template. */
 export class ChatView {
   readonly #conversation = new Conversation();
   readonly #note = element('chat-note', HTMLElement);
@@ -17,16 +17,16 @@ export class ChatView {
     });
   }
 
-  /** Looks, once, whether the server's model has a form for conversations, and says so. */
+  /** Asks once whether the server's model has a chat template, and shows the answer. */
   async open(): Promise<void> {
     this.#hasTemplate ??= askTemplate();
     this.#isTemplate = await this.#hasTemplate;
     this.#note.textContent = this.#isTemplate
-      ? 'The model has a form of its own for conversations, and remembers what was said.'
-      : 'This model knows no conversations: it continues stories. What you write goes on the story, and the model writes on from there.';
+      ? 'The model has a chat template, so it remembers the conversation.'
+      : 'This model has no chat template: it continues stories. Your text is added to the story, and the model continues from there.';
   }
 
-  /** What is asked for when the user says this next. */
+  /** The prompt for the user's next message. */
   async next(said: string): Promise<Prompt> {
     await this.open();
     return this.#conversation.with(said, this.#isTemplate);

@@ -8,20 +8,20 @@ const speakers: Readonly<Record<Message['role'], string>> = {
 };
 
 /**
- * What was said and answered so far: messages, where the model has a form for these; else a story that both go on with.
+ * The conversation so far: messages if the model has a chat template; else a story that user and model continue in turn.
  * No DOM.
  */
 export class Conversation {
   #messages: readonly Message[] = [];
   #story = '';
 
-  /** What is asked for when the user says this next. */
+  /** The prompt for the user's next message. */
   with(content: string, hasTemplate: boolean): Prompt {
     if (hasTemplate) return [...this.#messages, { role: 'user', content }];
     return [this.#story.trimEnd(), content.trim()].filter((part) => part !== '').join(' ');
   }
 
-  /** What was asked for has been answered. */
+  /** Adds the answer to a prompt. */
   answered(asked: Prompt, content: string): void {
     if (typeof asked === 'string') this.#story = `${asked}${content}`;
     else this.#messages = [...asked, { role: 'assistant', content: content.trim() }];
@@ -37,13 +37,13 @@ export class Conversation {
   }
 }
 
-/** A part of what a text goes on from, and who said it; nobody did where it is one text. */
+/** A part of a prompt and its speaker; `who` is empty in a plain text. */
 export interface Said {
   who: string;
   text: string;
 }
 
-/** A prompt as the page shows it, up to where the answer begins. */
+/** Splits a prompt for the page, up to where the answer begins. */
 export function said(prompt: Prompt): Said[] {
   if (typeof prompt === 'string') return [{ who: '', text: prompt }];
   const messages = prompt.map(({ role, content }) => ({ who: speakers[role], text: `${text(content)}\n\n` }));

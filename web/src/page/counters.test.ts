@@ -24,7 +24,7 @@ function shown(choices: Partial<RunChoices>, mode: Mode = 'speculative', of = st
   const all = { ...choiceDefaults, ...policyDefaults, adaptiveMode: false, maxInFlight: 1 };
   const chosen = { ...all, isAhead: false, ...choices };
   return liveCounters
-    .filter((counter) => readCounter(counter, of, mode, chosen).value !== '')
+    .filter((counter) => Number.isFinite(readCounter(counter, of, mode, chosen)))
     .map(({ name }) => name);
 }
 

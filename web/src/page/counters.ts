@@ -11,140 +11,113 @@ import {
   formatProbability,
 } from './format.js';
 
-/** What a run was asked for, as far as it decides what there is to count. */
+/** The choices of a run that decide which numbers it has. */
 export type RunChoices = Choices &
   Readonly<Record<PolicyOption, string>> & {
     adaptiveMode: boolean;
     maxInFlight: number;
-    /** Whether the server writes and is drafted ahead of, without rounds. */
+    /** True if the run drafts ahead of the server, without rounds. */
     isAhead: boolean;
   };
 
-/** A number out of the statistics. */
+/** A number of the statistics, and the runs that have it. */
 export interface Counter {
   name: Exclude<keyof Statistics, 'rule' | 'lossy' | 'ahead'>;
   label: string;
-  /** Its name where the server is drafted ahead of, if it is another. */
+  /** The name of the number in runs that draft ahead of the server, if it is another. */
   aheadLabel?: string;
   format: (value: number) => string;
-  /** Without drafts there is nothing to accept, and a stream of tokens has no round trips. */
+  /** True if runs of the server alone lack the number, as they have no drafts and no round trips. */
   speculativeOnly?: boolean;
-  /** What it is a share or a mean of; there is no value while there is nothing of that. */
+  /** Totals that the number is a share or a mean of; while one is 0 there is no value. */
   of?: readonly ('judged' | 'drafted' | 'rounds')[];
-  /** Which runs it says something about, if not all. Nothing is shown of it while there is no value. */
+  /** Decides which runs the number concerns, if not all. Where it has no value it is not shown. */
   concerns?: (choices: RunChoices) => boolean;
 }
 
+const tokensPerSecond: Counter = {
+  ...{ name: 'tokensPerSecond', label: 'Tokens per second', format: formatNumber },
+};
+const passes: Counter = {
+  ...{ name: 'serverPassesPerToken', label: 'Server passes per token', format: formatNumber },
+};
+const up: Counter = { name: 'uplinkBitsPerToken', label: 'Up, per token', format: formatBits };
+const down: Counter = { name: 'downlinkBitsPerToken', label: 'Down, per token', format: formatBits };
+const tokens: Counter = { name: 'tokens', label: 'Tokens', format: formatCount };
+const drafted = { speculativeOnly: true, of: ['judged'] } as const;
+
+/** A counter that concerns some runs only. */
+function special(
+  name: Counter['name'],
+  label: string,
+  format: Counter['format'],
+  concerns: (choices: RunChoices) => boolean,
+): Counter {
+  return { name, label, format, concerns };
+}
+
+const isConformal = ({ scheme }: RunChoices): boolean => scheme === 'c-sqs';
+const isSplit = ({ scheme }: RunChoices): boolean => scheme === 'dssd';
+const isSampled = (choices: RunChoices): boolean => isSplit(choices) && choices.downlink === 'sampled';
+const isOptimized = ({ stopRule }: RunChoices): boolean => stopRule === 'odld';
+
 /** The tiles above the text. */
 export const liveCounters: readonly Counter[] = [
-  { name: 'tokensPerSecond', label: 'Tokens per second', format: formatNumber },
+  tokensPerSecond,
   {
-    name: 'acceptanceRate',
-    label: 'Drafts accepted',
-    aheadLabel: 'Guesses right',
-    format: formatPercent,
-    speculativeOnly: true,
-    of: ['judged'],
+    ...{
+      name: 'acceptanceRate',
+      label: 'Drafts accepted',
+      aheadLabel: 'Guesses right',
+      format: formatPercent,
+    },
+    ...drafted,
   },
-  { name: 'serverPassesPerToken', label: 'Server passes per token', format: formatNumber },
+  passes,
   {
-    name: 'roundTripMs',
-    label: 'Last round trip',
-    format: formatMilliseconds,
-    speculativeOnly: true,
-    of: ['rounds'],
+    ...{ name: 'roundTripMs', label: 'Last round trip', format: formatMilliseconds },
+    ...{ speculativeOnly: true, of: ['rounds'] },
   },
   {
-    name: 'uplinkBitsPerDraftedToken',
-    label: 'Up, per drafted token',
-    format: formatBits,
-    speculativeOnly: true,
-    // Guesses are no frames of drafts.
-    of: ['drafted', 'rounds'],
+    ...{ name: 'uplinkBitsPerDraftedToken', label: 'Up, per drafted token', format: formatBits },
+    // Guesses ahead are not sent in Draft frames.
+    ...{ speculativeOnly: true, of: ['drafted', 'rounds'] },
   },
-  { name: 'uplinkBitsPerToken', label: 'Up, per token', format: formatBits },
-  { name: 'downlinkBitsPerToken', label: 'Down, per token', format: formatBits },
-  { name: 'tokens', label: 'Tokens', format: formatCount },
-  {
-    name: 'meanDroppedMass',
-    label: 'Dropped mass, the session’s mean',
-    format: formatProbability,
-    concerns: isConformal,
-  },
-  {
-    name: 'droppedMassBound',
-    label: 'Its bound, Theorem 2',
-    format: formatProbability,
-    concerns: isConformal,
-  },
-  { name: 'followUps', label: 'Follow-ups, no sample kept', format: formatCount, concerns: isSampled },
-  { name: 'downlinkBytesPerRejection', label: 'Down, per rejection', format: formatBytes, concerns: isSplit },
-  { name: 'inTime', label: 'Guessed in time', format: formatCount, concerns: ({ isAhead }) => isAhead },
-  { name: 'passed', label: 'Passed unverified', format: formatCount, concerns: hasGate },
-  { name: 'streamed', label: 'Written by the server alone', format: formatCount, concerns: isAdaptive },
-  { name: 'wasted', label: 'Drafts wasted', format: formatCount, concerns: isPipelined },
-  { name: 'optimalDraftLength', label: 'Best draft length γ*', format: formatCount, concerns: isOptimized },
-  { name: 'costRatio', label: 'Cost of one more draft, L', format: formatNumber, concerns: isOptimized },
+  ...[up, down, tokens],
+  special('meanDroppedMass', 'Dropped mass, the session’s mean', formatProbability, isConformal),
+  special('droppedMassBound', 'Its bound, Theorem 2', formatProbability, isConformal),
+  special('followUps', 'Follow-ups, no sample kept', formatCount, isSampled),
+  special('downlinkBytesPerRejection', 'Down, per rejection', formatBytes, isSplit),
+  special('inTime', 'Guessed in time', formatCount, ({ isAhead }) => isAhead),
+  special('passed', 'Passed unverified', formatCount, ({ gate }) => gate !== 'none'),
+  special('streamed', 'Written by the server alone', formatCount, ({ adaptiveMode }) => adaptiveMode),
+  special('wasted', 'Drafts wasted', formatCount, ({ maxInFlight }) => maxInFlight > 1),
+  special('optimalDraftLength', 'Best draft length γ*', formatCount, isOptimized),
+  special('costRatio', 'Cost of one more draft, L', formatNumber, isOptimized),
 ];
 
 /** The rows of the comparison. */
 export const comparedCounters: readonly Counter[] = [
-  { name: 'tokensPerSecond', label: 'Tokens per second', format: formatNumber },
+  tokensPerSecond,
   { name: 'firstTokenMs', label: 'First token after', format: formatMilliseconds },
-  { name: 'serverPassesPerToken', label: 'Server passes per token', format: formatNumber },
-  { name: 'uplinkBitsPerToken', label: 'Up, per token', format: formatBits },
-  { name: 'downlinkBitsPerToken', label: 'Down, per token', format: formatBits },
+  ...[passes, up, down],
   {
-    name: 'acceptanceRate',
-    label: 'Drafts accepted, or guesses right',
-    format: formatPercent,
-    speculativeOnly: true,
-    of: ['judged'],
+    ...{ name: 'acceptanceRate', label: 'Drafts accepted, or guesses right', format: formatPercent },
+    ...drafted,
   },
-  { name: 'tokens', label: 'Tokens', format: formatCount },
+  tokens,
 ];
 
-/** A counter's value for machines (empty if there is none) and for people. */
+/** Reads a counter; NaN where a run has no such number. */
 export function readCounter(
-  counter: Counter,
+  { name, of, speculativeOnly, concerns }: Counter,
   statistics: Statistics | null,
   mode: Mode,
   choices?: RunChoices,
-): { value: string; text: string } {
-  const value = statistics?.[counter.name] ?? Number.NaN;
-  const { concerns, of } = counter;
-  const applies =
-    Number.isFinite(value) &&
-    (!of || of.every((total) => statistics?.[total] !== 0)) &&
-    !((counter.speculativeOnly || concerns) && mode === 'cloud-only') &&
-    (!concerns || (choices !== undefined && concerns(choices)));
-  return applies ? { value: String(value), text: counter.format(value) } : { value: '', text: '–' };
-}
-
-function isConformal({ scheme }: RunChoices): boolean {
-  return scheme === 'c-sqs';
-}
-
-function isSplit({ scheme }: RunChoices): boolean {
-  return scheme === 'dssd';
-}
-
-function isSampled(choices: RunChoices): boolean {
-  return isSplit(choices) && choices.downlink === 'sampled';
-}
-
-function hasGate({ gate }: RunChoices): boolean {
-  return gate !== 'none';
-}
-
-function isAdaptive({ adaptiveMode }: RunChoices): boolean {
-  return adaptiveMode;
-}
-
-function isPipelined({ maxInFlight }: RunChoices): boolean {
-  return maxInFlight > 1;
-}
-
-function isOptimized({ stopRule }: RunChoices): boolean {
-  return stopRule === 'odld';
+): number {
+  const isMissing =
+    of?.some((total) => statistics?.[total] === 0) ||
+    ((speculativeOnly || concerns) && mode === 'cloud-only') ||
+    (concerns && !(choices && concerns(choices)));
+  return isMissing ? Number.NaN : Number(statistics?.[name] ?? Number.NaN);
 }

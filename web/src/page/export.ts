@@ -1,6 +1,6 @@
-// Files that the page gives away.
+// Files that the page saves.
 
-/** Has the browser save a file. */
+/** Saves a file through the browser. */
 export function save(blob: Blob, name: string): void {
   const link = document.createElement('a');
   link.href = URL.createObjectURL(blob);
@@ -10,7 +10,7 @@ export function save(blob: Blob, name: string): void {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-/** What a picture's look hangs on; a picture that stands alone has no style sheet. */
+/** Style properties that a picture needs without the page's style sheets. */
 const looks = [
   ...['color', 'fill', 'stroke', 'stroke-width', 'stroke-dasharray', 'stroke-linecap'],
   ...['font-family', 'font-size', 'opacity'],
@@ -63,7 +63,7 @@ async function imageOf(svg: SVGSVGElement, width: number, height: number): Promi
   return image;
 }
 
-/** A copy that looks the same without the page's style sheets. */
+/** Copies an element so that it looks the same without the page's style sheets. */
 function styledCopy(original: Element): Element {
   const copy = original.cloneNode(true) as Element;
   const copied = copy.querySelectorAll<SVGElement>('*');

@@ -1,104 +1,60 @@
 import { generationRanges } from '../outrider/index.js';
 import type { NumberOption, Range } from '../outrider/index.js';
-import { addField, make } from './elements.js';
-import { fields, parseField, stepped } from './settings.js';
-import type { Field } from './settings.js';
+import { NumberField } from './controls.js';
+import { addField } from './elements.js';
+import { fields, parseField } from './settings.js';
 
-interface Row {
-  field: Field;
-  /** The whole field; hidden while nothing uses it. */
-  box: HTMLElement;
-  input: HTMLInputElement;
-  reason: HTMLElement;
-}
-
-/** The number fields. A value out of range says why beside its field, as soon as it is typed. */
+/** The number fields of the form. */
 export class FieldsView {
-  readonly #rows: Row[] = [];
+  readonly #rows: readonly { option: NumberOption; field: NumberField }[];
   #ranges: Readonly<Record<NumberOption, Range>> = generationRanges;
 
   constructor(texts: Readonly<Record<NumberOption, string>>, onChange: () => void) {
-    for (const field of fields) {
-      const { option } = field;
-      // Not type=number: it swallows what it cannot read, and then nobody can say what was wrong.
-      const input = make('input', {
-        id: option,
-        inputmode: 'decimal',
-        autocomplete: 'off',
-        placeholder: field.unset ?? '',
-        'aria-describedby': `${option}-hint ${option}-reason`,
-      });
-      input.value = texts[option];
-      const reason = make('p', { id: `${option}-reason`, class: 'reason' });
-      const label = make('label', { for: option }, field.label);
-      if (field.symbol) label.append(' ', make('i', { class: 'symbol' }, field.symbol));
-      const hint = make('p', { id: `${option}-hint`, class: 'hint' }, field.explanation);
-      const box = make('div', { class: 'field' }, label, input, hint, reason);
-      const row = { field, box, input, reason };
-      input.addEventListener('input', () => {
-        this.#read(row);
-        onChange();
-      });
-      input.addEventListener('keydown', (event) => {
-        const direction = event.key === 'ArrowUp' ? 1 : event.key === 'ArrowDown' ? -1 : 0;
-        if (direction === 0) return;
-        event.preventDefault();
-        this.#step(row, direction);
-        onChange();
-      });
-      this.#rows.push(row);
-      addField(field.group, box);
-      this.#read(row);
-    }
+    this.#rows = fields.map((description) => {
+      const { option, label, symbol, explanation, unset = '', group, step } = description;
+      const values = () => {
+        const range = this.#ranges[option];
+        return { parse: (text: string) => parseField(description, text, range), range, step };
+      };
+      const field = new NumberField(option, label, values, onChange);
+      field.describe(symbol, explanation);
+      field.input.placeholder = unset;
+      field.input.value = texts[option];
+      addField(group, field.box);
+      field.read();
+      return { option, field };
+    });
   }
 
-  /** The fields as typed. */
+  /** The texts of the fields as typed. */
   get texts(): Record<NumberOption, string> {
-    const texts = {} as Record<NumberOption, string>;
-    for (const { field, input } of this.#rows) texts[field.option] = input.value.trim();
-    return texts;
+    const texts = this.#rows.map(({ option, field }) => [option, field.input.value.trim()]);
+    return Object.fromEntries(texts) as Record<NumberOption, string>;
   }
 
-  /** Narrows what is allowed, once the model and the server are known. */
+  /** Narrows the ranges, once the model and the server are known. */
   limit(ranges: Readonly<Record<NumberOption, Range>>): void {
     this.#ranges = ranges;
-    for (const row of this.#rows) this.#read(row);
+    for (const { field } of this.#rows) field.read();
   }
 
-  /** Hides the fields that nothing uses. What stands in them is kept. */
+  /** Hides the fields that nothing uses; their texts are kept. */
   show(isUsed: (option: NumberOption) => boolean): void {
-    for (const { field, box } of this.#rows) box.hidden = !isUsed(field.option);
+    for (const { option, field } of this.#rows) field.box.hidden = !isUsed(option);
   }
 
   /** The numbers in use, or why one is out of range; the first such field is then focused. */
   read(): { values: Partial<Record<NumberOption, number>> } | { reason: string } {
     const values: Partial<Record<NumberOption, number>> = {};
-    for (const row of this.#rows) {
-      if (row.box.hidden) continue;
-      const value = this.#read(row);
+    for (const { option, field } of this.#rows) {
+      const value = field.box.hidden ? null : field.read();
       if (value === null) continue;
       if (typeof value !== 'number') {
-        row.input.focus();
+        field.input.focus();
         return value;
       }
-      values[row.field.option] = value;
+      values[option] = value;
     }
     return { values };
-  }
-
-  #read({ field, input, reason }: Row): number | null | { reason: string } {
-    const value = parseField(field, input.value, this.#ranges[field.option]);
-    const wrong = value !== null && typeof value !== 'number';
-    input.setAttribute('aria-invalid', String(wrong));
-    reason.textContent = wrong ? value.reason : '';
-    return value;
-  }
-
-  #step(row: Row, direction: 1 | -1): void {
-    const { field, input } = row;
-    const current = Number(input.value);
-    if (!Number.isFinite(current)) return;
-    input.value = String(stepped(field, current, this.#ranges[field.option], direction));
-    this.#read(row);
   }
 }

@@ -12,15 +12,15 @@ const summary = (tokens: number, elapsedMs: number, serverPasses: number, bytes:
 
 test('time, forward passes and bytes stand in one sentence', () => {
   expect(gainSentence('Never waiting', summary(128, 1000, 60, 2000), summary(128, 2000, 128, 1400))).toBe(
-    'Never waiting was 2.00 times as fast as the server alone on the same link: 1.00 s in place of 2.00 s for 128 tokens, ' +
-      '60 in place of 128 forward passes, 2 kB in place of 1.4 kB sent.',
+    'Never waiting was 2.00 times as fast as the server alone on the same link: 1.00 s instead of 2.00 s for 128 tokens, ' +
+      '60 instead of 128 forward passes, 2 kB instead of 1.4 kB sent.',
   );
 });
 
 test('texts of different lengths are compared by the token', () => {
   expect(gainSentence('Drafting', summary(100, 1000, 40, 2000), summary(50, 1000, 50, 500))).toBe(
-    'Drafting was 2.00 times as fast as the server alone on the same link: 10 ms in place of 20 ms a token, ' +
-      '0.40 in place of 1.00 forward passes, 20 B in place of 10 B sent.',
+    'Drafting was 2.00 times as fast as the server alone on the same link: 10 ms instead of 20 ms a token, ' +
+      '0.40 instead of 1.00 forward passes, 20 B instead of 10 B sent.',
   );
 });
 

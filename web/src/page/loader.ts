@@ -1,4 +1,4 @@
-// Loading: how far it is, which engine came of it, and which models these are.
+// Loading: its progress, the engine, and the names of the models.
 
 import type { EngineInfo, LoadProgress, ModelInfo } from '../outrider/index.js';
 import { element } from './elements.js';
@@ -6,12 +6,12 @@ import { formatBytes } from './format.js';
 import { engineSentence } from './sentences.js';
 import type { ServedModels } from './models.js';
 
-/** The line beside the prompt that says how far loading is: first the engine's, then the model's. */
+/** The line beside the prompt with the progress of loading: first of the engine, then of the model. */
 export class LoadView {
   #since = 0;
   #timer: ReturnType<typeof setInterval> | undefined;
 
-  /** Loading begins. Nothing tells how much of the engine is there, so the seconds are counted. */
+  /** Begins with the engine, whose progress is unknown: the line counts the seconds. */
   begin(): void {
     this.#since = performance.now();
     clearInterval(this.#timer);
@@ -44,7 +44,7 @@ export class LoadView {
     this.#end(`Draft ready: ${size}, ${vocabSize} tokens, context ${contextLength}`);
   }
 
-  /** What drafts, from now on. */
+  /** Shows the engine that drafts from now on. */
   drafts(engine: EngineInfo): void {
     const shown = element('engine', HTMLElement);
     shown.dataset['engine'] = engine.engine;
@@ -70,7 +70,7 @@ export class LoadView {
     this.#show(words, null);
   }
 
-  /** @param share how far, 0 to 1; undefined if nobody knows; null hides the bar */
+  /** @param share progress from 0 to 1; undefined if it is unknown; null hides the bar */
   #show(words: string, share: number | undefined | null): void {
     element('load-text', HTMLElement).textContent = words;
     const bar = element('load-bar', HTMLProgressElement);
@@ -80,13 +80,13 @@ export class LoadView {
   }
 }
 
-/** What a server tells of itself. */
+/** The parts of `/v1/info` that the page shows. */
 export interface Told {
   models: ServedModels;
   elsewhere: { name: string; url: string }[];
 }
 
-/** Which models these are; null where the server does not tell, as one may not without a token. */
+/** Asks for the server's models; null where it does not answer, as it may without a token. */
 export async function askModels(): Promise<Told | null> {
   try {
     const response = await fetch('v1/info');
@@ -97,7 +97,7 @@ export async function askModels(): Promise<Told | null> {
   }
 }
 
-/** Whether the server has a form of its own for conversations: a chat template of its model. */
+/** Asks whether the server's model has a chat template. */
 export async function askTemplate(): Promise<boolean> {
   try {
     const { template } = (await (await fetch('pair/chat.json')).json()) as { template?: unknown };
@@ -108,8 +108,8 @@ export async function askTemplate(): Promise<boolean> {
 }
 
 /**
- * Whether the server refuses pages of this address: behind a proxy that hides the name in the address bar it takes them
- * for another site's. A request that says whose page it comes from is answered at once.
+ * Asks whether the server refuses pages of this address: it takes them for another site's if a proxy hides the name in
+ * the address bar. A request that names its page is answered at once.
  */
 export async function isRefused(): Promise<boolean> {
   try {

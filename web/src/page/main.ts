@@ -1,4 +1,4 @@
-// The page's beginning: finds the parts, and ties what a visitor does to what they show.
+// The page's entry: creates the views, and connects them with what a visitor does.
 
 import { Outrider, OutriderError, willBeAhead } from '../outrider/index.js';
 import type { ConnectionEvent, Mode, Prompt } from '../outrider/index.js';
@@ -37,7 +37,7 @@ const query = new URLSearchParams(location.search);
 const settings = settingsFromQuery(query);
 const token = accessToken(settings.token);
 if (query.has('token')) {
-  // Whoever copies the address must not give the token away with it.
+  // The address may be copied, and the token must not go with it.
   query.delete('token');
   history.replaceState(null, '', `${location.pathname}?${query}${location.hash}`);
 }
@@ -76,10 +76,10 @@ const chat = new ChatView();
 const tabs = new ViewsView(showView);
 
 let outrider: Outrider | null = null;
-/** What a page before this one was at. */
+/** The generation of an earlier page, to be resumed. */
 let suspended = kept();
 
-/** Whether the server writes the next text, and is drafted ahead of. */
+/** Decides whether the next text is drafted ahead of the server. */
 function isAhead(): boolean {
   const { scheme } = choices.choices;
   const { names, adaptiveMode } = policies.settings;
@@ -90,7 +90,7 @@ function isAhead(): boolean {
     adaptiveMode,
     compareSchemes: evidence.checked,
   } as const;
-  // A server that is not known yet takes guesses, as most do.
+  // Most servers take guesses; assume it until the server is known.
   return willBeAhead(next, outrider?.session ?? { maxGuesses: 1 });
 }
 
@@ -104,21 +104,21 @@ function showUsedFields(): void {
   fields.show((option) => isUsed(option, { ...choices.choices, scheme: effective }, stopRule, gate));
 }
 
-/** Until there is a text, what is said of its guarantee is said of the next. */
+/** Shows the guarantee of the next text until there is a text. */
 function promise(): void {
   if (!runner.hasText && policies.guarantee) {
     showGuarantee(element('guarantee', HTMLElement), policies.guarantee, true);
   }
 }
 
-/** What the view has of its own: words on the main button, and the form for conversations. */
+/** Applies what differs between the views: the main button, and the conversation. */
 function showView(): void {
   element('generate', HTMLButtonElement).textContent = tabs.view === 'chat' ? 'Send' : 'Generate';
-  element('prompt-label', HTMLLabelElement).textContent = tabs.view === 'chat' ? 'What you say' : 'Prompt';
+  element('prompt-label', HTMLLabelElement).textContent = tabs.view === 'chat' ? 'Your message' : 'Prompt';
   if (tabs.view === 'chat') void chat.open();
 }
 
-/** What is being loaded; another choice gives it up. */
+/** Aborts the current load when another model is chosen. */
 let loading = new AbortController();
 
 async function begin(): Promise<void> {
@@ -137,7 +137,7 @@ async function begin(): Promise<void> {
       signal,
       onProgress: (progress) => load.progress(progress),
       onConnection: showConnection,
-      // The page says why a draft cannot run, in place of going on without.
+      // The page reports why a draft cannot run, instead of continuing without one.
       fallback: 'none',
       ...(suspended && { resume: suspended.generation }),
       ...(draft && { draft }),
@@ -168,13 +168,13 @@ async function begin(): Promise<void> {
   }
 }
 
-/** What the user may want to know of the connection while a text is written. */
+/** Reports changes of the connection while a text is written. */
 function showConnection({ state }: ConnectionEvent): void {
   setConnection(state);
   report(state === 'reconnecting' ? 'The connection is lost; connecting again' : 'Connected again');
 }
 
-/** The numbers of the form; null if one is out of range, which the page then says. */
+/** Reads the numbers of the form; null if one is out of range, which the page then reports. */
 function readNumbers(): Task['values'] | null {
   complain('');
   const options = fields.read();
@@ -184,8 +184,8 @@ function readNumbers(): Task['values'] | null {
 }
 
 /**
- * Runs what the form asks for.
- * @param before a generation to go on with, in place of a new one
+ * Runs a generation with the settings of the form.
+ * @param before a generation to resume instead of a new one
  */
 async function start(mode: Mode, before: Kept | null = null, given?: Prompt): Promise<void> {
   if (!outrider || runner.isRunning) return;
@@ -199,7 +199,7 @@ async function start(mode: Mode, before: Kept | null = null, given?: Prompt): Pr
   const asked = before?.generation.request.prompt ?? given ?? typed;
   if (runner.isRunning) return;
   const explains = evidence.checked && mode === 'speculative';
-  // Only rounds can tell what the server thought of a draft.
+  // The server's probabilities of drafts exist in rounds only.
   const scheme = explains && choices.choices.scheme === 'auto' ? 'k-sqs' : choices.choices.scheme;
   const summary = await runner.run(
     outrider,
@@ -218,7 +218,7 @@ async function start(mode: Mode, before: Kept | null = null, given?: Prompt): Pr
   prompt.value = '';
 }
 
-/** What "continue" goes on from: the last text with its prompt; null where there is none. */
+/** The text that "Continue" continues: the last one with its prompt; null where there is none. */
 let continuation: string | null = null;
 
 async function race(): Promise<void> {
@@ -231,7 +231,7 @@ async function race(): Promise<void> {
   await runRace(outrider, runner, raceView, asked, () => link.link);
 }
 
-/** What the view is for. */
+/** Does the main action of the view. */
 function act(): void {
   void (tabs.view === 'race' ? race() : start('speculative'));
 }

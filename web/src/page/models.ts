@@ -1,15 +1,15 @@
-// Which models these are, in words for visitors. No DOM.
+// The models in words for visitors. No DOM.
 
-/** What `/v1/info` tells of the models. */
+/** Names of the models in `/v1/info`. */
 export interface ServedModels {
   target: string;
   draft: string;
 }
 
-/** A model as the page names it. */
+/** A model's name and size for the page. */
 export interface NamedModel {
   name: string;
-  /** How large it is, in words. */
+  /** The size of the model in words. */
   size: string;
 }
 
@@ -19,7 +19,7 @@ const toys: Readonly<Record<string, string>> = {
   'outrider-target': '7 million parameters',
 };
 
-/** What a target that was grown costs: it says so in its name (`cargo xtask pair`). */
+/** The cost of a grown target, which its name contains (`cargo xtask pair`). */
 export function costOf(target: string): string | null {
   return /-at-the-cost-of-(.+)$/.exec(target)?.[1] ?? null;
 }
@@ -40,7 +40,7 @@ function nameOf(model: string): string {
   return model in toys ? `toy ${model.replace('outrider-', '')}` : model;
 }
 
-/** What to make of what these models write. */
+/** A sentence on the quality and speed to expect of these models. */
 export function modelsSentence({ target, draft }: ServedModels): string {
   const cost = costOf(target);
   if (cost !== null) {

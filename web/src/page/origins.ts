@@ -1,4 +1,4 @@
-// Where tokens come from, in words. No DOM.
+// Origins of tokens in words. No DOM.
 
 import type { Origin } from '../outrider/index.js';
 

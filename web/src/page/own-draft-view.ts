@@ -1,16 +1,16 @@
-// A draft model of the user's in place of the server's: a file, or an address.
+// The user's own draft model instead of the server's: a file, or an address.
 
 import { element } from './elements.js';
 
 const file = element('draft-file', HTMLInputElement);
 const address = element('draft-address', HTMLInputElement);
 
-/** The model that was chosen last; nothing if it is the server's. */
+/** The model that was chosen last; undefined for the server's. */
 export function ownDraft(): File | URL | undefined {
   return file.files?.[0] ?? (URL.canParse(address.value) ? new URL(address.value) : undefined);
 }
 
-/** Begins with the model at this address; null is the server's. */
+/** Sets the address of the first model; null for the server's. */
 export function beginWith(url: string | null): void {
   address.value = url ?? '';
 }

@@ -6,21 +6,21 @@ import type { NamedModel, ServedModels } from './models.js';
 import { exchangeOf } from './picture.js';
 import type { Cell } from './rounds.js';
 
-/** The shortest time in which a movement is seen, and the longest that anybody waits for, in milliseconds. */
+/** Shortest and longest duration of a movement, in milliseconds. */
 const SHORTEST = 350;
 const LONGEST = 1500;
 
-/** Browser, link and server, with the two models by name. What moves on the wires has just moved on the link. */
+/** Browser, link and server, with the names of the models. The wires show the last exchange on the link. */
 export class PictureView {
   readonly #calm = matchMedia('(prefers-reduced-motion: reduce)');
   readonly #up = element('wire-up', HTMLElement);
   readonly #down = element('wire-down', HTMLElement);
   #models: ServedModels | null = null;
   #draftBytes: string | null = null;
-  /** Until then what is on the wires is still on its way. */
+  /** The end of the current movement on the wires. */
   #busyUntil = 0;
 
-  /** Whether the target does the work of a larger one. */
+  /** True if the target does the work of a larger one. */
   get isGrown(): boolean {
     return this.#models !== null && costOf(this.#models.target) !== null;
   }
@@ -29,7 +29,7 @@ export class PictureView {
     return this.#models;
   }
 
-  /** What the server tells of its models, and other servers to try. */
+  /** Shows the server's models, and other servers to try. */
   setModels(models: ServedModels, elsewhere: readonly { name: string; url: string }[]): void {
     this.#models = models;
     const shown = element('models', HTMLElement);
@@ -39,13 +39,13 @@ export class PictureView {
     this.#showNames();
   }
 
-  /** The draft model is here, of so many bytes as they are written. */
+  /** Shows the size of the draft model, as formatted bytes. */
   setDraft(bytes: string): void {
     this.#draftBytes = bytes;
     this.#showNames();
   }
 
-  /** Draws an exchange, as long as it took but never too quick to be seen; what comes meanwhile is left out. */
+  /** Animates an exchange for as long as it took, within limits; exchanges that come meanwhile are left out. */
   show(round: Round): void {
     const { uplinkBitsPerToken, downlinkBitsPerToken, roundTripMs } = round.statistics;
     element('drafts', HTMLElement).textContent = `${formatBits(uplinkBitsPerToken)} per token →`;

@@ -4,19 +4,19 @@ import type { Round } from '../outrider/index.js';
 import { cellsOf } from './rounds.js';
 import type { Cell } from './rounds.js';
 
-/** What goes up, what comes down, and what to say of it. */
+/** Tokens that go up and come down, and a sentence about them. */
 export interface Exchange {
   up: readonly Cell[];
   down: readonly Cell[];
   words: string;
 }
 
-/** Cells on a wire, at most: a column of more could not be read. */
+/** Most cells on a wire: a column of more could not be read. */
 const MOST = 8;
 
 const count = (number: number, what: string): string => `${number} ${what}${number === 1 ? '' : 's'}`;
 
-/** The exchange that a round was. */
+/** Describes a round as an exchange. */
 export function exchangeOf(round: Round): Exchange {
   const { tokens } = round;
   const cells = cellsOf(round);

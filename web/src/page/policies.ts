@@ -1,4 +1,4 @@
-// How drafts are judged and rounds ended, as the form has it: what can be chosen, why not, and what it does to the text.
+// Acceptance rule, gate and stop rule in the form: the entries, why some are not available, and the guarantee.
 
 import { names, policyDefaults, policyOptions, reasonAgainstPolicy } from '../outrider/index.js';
 import type {
@@ -19,12 +19,12 @@ export const policySelects: readonly PolicySelect[] = (Object.keys(policyDefault
   (option) => ({ option, parameterLabel: names[option].parameter?.label ?? '', ...names[option] }),
 );
 
-/** What the form holds of them. */
+/** The policies in the form. */
 export interface PolicySettings {
   names: Record<PolicyOption, string>;
   /** The numbers as typed; empty for a policy's own default. */
   texts: Record<PolicyOption, string>;
-  /** Whether the server writes alone where that is faster. */
+  /** Lets the server write alone where that is faster (AS²). */
   adaptiveMode: boolean;
 }
 
@@ -73,7 +73,7 @@ export function explanationOf(option: PolicyOption, policy: Policy, gate: Policy
   return broken ? `${policy.explanation} Not under this gate.` : policy.explanation;
 }
 
-/** What cannot be chosen, and why; empty if everything can. */
+/** Sentences on the entries that are not available; empty if all are. */
 export function missingSentence(option: PolicyOption, chosen: Policy, scheme: Scheme, heads: Heads): string {
   const missing = new Map<string, string[]>();
   for (const policy of names[option].entries) {
@@ -91,7 +91,7 @@ export function policyName({ name, parameter }: Policy, value: number | undefine
   return parameter === null ? name : `${name}, ${parameter.symbol} = ${value ?? parameter.default}`;
 }
 
-/** Where a number may be, and what it is when not given. */
+/** The range and the default of a number in words. */
 export function rangeHint({ min, max, excluded }: Range, usual: number): string {
   const upTo = excluded === 'max' ? `${min} to below ${max}` : `${min} to ${max}`;
   const range = min === -Infinity ? 'any number' : max === Infinity ? `${min} or more` : upTo;
@@ -105,7 +105,7 @@ export interface ChosenPolicies {
   adaptiveMode: boolean;
 }
 
-/** Those of nobody's choice: the exact rule, no gate, rounds of a fixed length. */
+/** The default policies: the exact rule, no gate, rounds of a fixed length. */
 export function defaultPolicies(): ChosenPolicies {
   const policies = Object.fromEntries(
     policySelects.map(({ option }) => [option, policyOf(option, policyDefaults[option])]),
@@ -113,20 +113,20 @@ export function defaultPolicies(): ChosenPolicies {
   return { policies, values: {}, adaptiveMode: false };
 }
 
-/** The same as the package wants them. */
+/** Converts policies to options of the package. */
 export function optionsFrom({ policies, values, adaptiveMode }: ChosenPolicies): GenerateOptions {
   const { rule, gate, stopRule } = policies;
   return { rule: rule.name, gate: gate.name, stopRule: stopRule.name, ...values, adaptiveMode };
 }
 
-/** How a text is distributed. */
+/** The guarantee about the distribution of a text. */
 export interface Guarantee {
   lossy: boolean;
   sentence: string;
 }
 
 /**
- * Whether a text is distributed as the server's model would have it, and by what it is not; null: by the server alone.
+ * The guarantee of a text: exact, or lossy because of the named policies. `chosen` is null for the server alone.
  * @param isAhead whether the server writes, and is drafted ahead of
  * @param ownDraws whether its draws are its own, so that a seed does not repeat them
  */
@@ -137,7 +137,7 @@ export function guaranteeOf(
 ): Guarantee {
   if (isAhead) {
     const sentence = ownDraws
-      ? 'The text is distributed as the server’s own model would have it; the engine behind it draws by itself, so that a seed does not repeat it.'
+      ? 'The text is distributed as the server’s own model would have it; its engine makes its own random draws, so a seed does not repeat it.'
       : 'The text is the one that the server’s own model writes alone at this seed, token for token.';
     return { lossy: false, sentence };
   }

@@ -1,24 +1,23 @@
 import type { Link, Round, Statistics, Summary } from '../outrider/index.js';
-import { element, make } from './elements.js';
+import { element } from './elements.js';
+import { fillRows, numberIn } from './figures.js';
 import { formatNumber } from './format.js';
 import type { ChosenPolicies } from './policies.js';
 import { predict, RoundTimes, sameLink } from './prediction.js';
 import type { Prediction, PredictedRun } from './prediction.js';
 import { predictionSentence } from './sentences.js';
 
-const rows: readonly { name: keyof Prediction; label: string }[] = [
+const figures: readonly { name: keyof Prediction; label: string }[] = [
   { name: 'speedup', label: 'Speed-up over the server alone' },
   { name: 'tokensPerRound', label: 'Tokens per round' },
 ];
 
 /**
- * What the closed form predicts of the last speculative run, and what came out. Each number is a cell with
+ * The closed form's prediction of the last speculative run beside the measurement. Each number is a cell with
  * `data-prediction`, `data-kind` (`predicted`, `measured`) and `data-value`, empty while there is none.
  */
 export class PredictionView {
-  readonly #cells: { name: keyof Prediction; kind: 'predicted' | 'measured'; cell: HTMLElement }[] = [];
-  readonly #note = element('prediction-note', HTMLElement);
-  /** The last run of the server alone, and the link that it was on. */
+  /** The speed of the last run of the server alone, and its link. */
   #alone: { tokensPerSecond: number; link: Link } | null = null;
   #link: Link;
   #run: (PredictedRun & { isAdaptive: boolean; isAhead: boolean }) | null = null;
@@ -27,20 +26,10 @@ export class PredictionView {
 
   constructor(link: Link) {
     this.#link = { ...link };
-    const body = element('prediction', HTMLTableElement).tBodies[0];
-    for (const { name, label } of rows) {
-      const row = make('tr', {}, make('th', { scope: 'row' }, label));
-      for (const kind of ['predicted', 'measured'] as const) {
-        const cell = make('td', { 'data-prediction': name, 'data-kind': kind });
-        this.#cells.push({ name, kind, cell });
-        row.append(cell);
-      }
-      body?.append(row);
-    }
     this.#show();
   }
 
-  /** A speculative run under these policies begins. */
+  /** Begins a speculative run under these policies. */
   begin({ policies, adaptiveMode }: ChosenPolicies, maxInFlight: number, isAhead: boolean): void {
     this.#run = {
       hasBonus: policies.rule.hasBonus ?? false,
@@ -60,14 +49,14 @@ export class PredictionView {
     this.#show();
   }
 
-  /** The server alone has written a text on `link`, all of it. */
+  /** Takes a run of the server alone that was on `link` throughout. */
   compareWith({ tokens, tokensPerSecond }: Summary, link: Link): void {
     if (tokens === 0) return;
     this.#alone = { tokensPerSecond, link: { ...link } };
     this.#show();
   }
 
-  /** The link is another now; what was measured on the old one says nothing of it. */
+  /** Changes the link; measurements on another link are not used. */
   setLink(link: Link): void {
     this.#link = { ...link };
     this.#show();
@@ -77,17 +66,16 @@ export class PredictionView {
     const alone = this.#alone && sameLink(this.#alone.link, this.#link) ? this.#alone.tokensPerSecond : null;
     const prediction =
       this.#run && this.#statistics ? predict(this.#statistics, this.#times, this.#run, alone) : null;
-    for (const { name, kind, cell } of this.#cells) {
-      const value = prediction?.[name][kind] ?? Number.NaN;
-      cell.dataset['value'] = Number.isFinite(value) ? String(value) : '';
-      cell.textContent = formatNumber(value);
-    }
-    this.#note.textContent = predictionSentence({
-      isAloneKnown: alone !== null,
-      hasGate: this.#run?.hasGate ?? false,
-      isPipelined: this.#run?.isPipelined ?? false,
-      isAdaptive: this.#run?.isAdaptive ?? false,
-      isAhead: this.#run?.isAhead ?? false,
+    const rows = figures.map(({ name, label }) => {
+      const cells = (['predicted', 'measured'] as const).map((kind) => {
+        const attributes = { 'data-prediction': name, 'data-kind': kind };
+        return numberIn('td', attributes, prediction?.[name][kind] ?? Number.NaN, formatNumber);
+      });
+      return [label, ...cells] as const;
     });
+    fillRows(element('prediction', HTMLTableElement), rows);
+    const { hasGate = false, isPipelined = false, isAdaptive = false, isAhead = false } = this.#run ?? {};
+    const run = { isAloneKnown: alone !== null, hasGate, isPipelined, isAdaptive, isAhead };
+    element('prediction-note', HTMLElement).textContent = predictionSentence(run);
   }
 }

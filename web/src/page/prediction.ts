@@ -1,4 +1,4 @@
-// What the closed form makes of a run, to stand beside what was measured.
+// The closed form's prediction of a run beside the measurement.
 
 import type { Link, RoundRecord, Statistics } from '../outrider/index.js';
 
@@ -8,7 +8,7 @@ export interface Compared {
   measured: number;
 }
 
-/** What is compared. */
+/** The numbers that are predicted and measured. */
 export interface Prediction {
   /** Tokens per second, as a multiple of the server alone. */
   speedup: Compared;
@@ -16,7 +16,7 @@ export interface Prediction {
 }
 
 /**
- * Expected tokens of a round with so many drafts, each of which is accepted with probability `acceptanceRate`, independently
+ * Expected tokens of a round with this number of drafts, each of which is accepted with probability `acceptanceRate`, independently
  * of the others: those that stand and the one after them, 1 + α + … + α^n (Zheng and Yang, eq. 12). Where nothing follows
  * a round in which all stand, the last term is missing.
  */
@@ -29,7 +29,7 @@ export function expectedTokens(acceptanceRate: number, drafts: number, hasBonus:
 
 /** The rounds of one run, added up. */
 export class RoundTimes {
-  /** How many rounds had so many drafts. */
+  /** The number of rounds by number of drafts. */
   readonly #lengths = new Map<number, number>();
   #rounds = 0;
   #timed = 0;
@@ -44,12 +44,12 @@ export class RoundTimes {
     this.#milliseconds += draftMs + roundTripMs;
   }
 
-  /** Of a round, mean; NaN before the second. */
+  /** The mean time of a round; NaN before the second. */
   get milliseconds(): number {
     return this.#milliseconds / this.#timed;
   }
 
-  /** {@link expectedTokens} of these rounds, mean; NaN before the first. */
+  /** The mean of {@link expectedTokens} over these rounds; NaN before the first. */
   expectedTokens(acceptanceRate: number, hasBonus: boolean): number {
     let tokens = 0;
     for (const [drafts, rounds] of this.#lengths) {
@@ -59,7 +59,7 @@ export class RoundTimes {
   }
 }
 
-/** What a run is, for the closed form. */
+/** Properties of a run that the closed form depends on. */
 export interface PredictedRun {
   hasBonus: boolean;
   /** Passed tokens are outside of the closed form. */
@@ -98,7 +98,7 @@ export function predict(
   };
 }
 
-/** Whether two links are the same. */
+/** Compares two links field by field. */
 export function sameLink(one: Link, other: Link): boolean {
   return (
     one.uplinkBitsPerSecond === other.uplinkBitsPerSecond &&

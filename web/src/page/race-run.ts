@@ -10,10 +10,10 @@ import type { Lane } from './race.js';
 import type { Runner, Task } from './runner.js';
 import { complain, report } from './stage.js';
 
-/** Tokens that are written before the race. */
+/** Tokens that are written before the race to warm up. */
 const WARM_UP = 12;
 
-/** What the lanes have in common. */
+/** The settings that all lanes share. */
 export type RaceTask = Pick<Task, 'prompt' | 'values' | 'choices'>;
 
 function taskOf({ mode, scheme }: Lane, { prompt, values, choices }: RaceTask): Task {

@@ -1,63 +1,68 @@
 import type { Round, Statistics, Summary, Token } from '../outrider/index.js';
+import { ChartView } from './chart-view.js';
 import { axis } from './chart.js';
+import type { Point } from './chart.js';
 import { draw, element, make } from './elements.js';
-import { barsOf } from './evidence.js';
+import { Drawing, numberIn } from './figures.js';
+import type { Figure } from './figures.js';
 import { formatBytes, formatCount, formatMilliseconds, formatNumber } from './format.js';
 import { lanes, pathsOf, raceSentences, Track, trackSentence } from './race.js';
-import type { Kind, Lane, LaneName, Results } from './race.js';
-import { RaceChartsView } from './race-charts-view.js';
+import type { Kind, Lane, LaneName, Results, Sample } from './race.js';
+import { barsOf } from './token-card.js';
 
 const HEIGHT = 56;
 const KINDS: readonly Kind[] = ['accepted', 'late', 'cloud'];
 
-/** The numbers beside a lane, with `data-race` and `data-value`. */
-const figures: readonly {
-  name: string;
-  label: string;
-  of: (statistics: Statistics) => number;
-  text: (value: number) => string;
-}[] = [
-  { name: 'tokensPerSecond', label: 'tokens/s', of: (s) => s.tokensPerSecond, text: formatNumber },
-  { name: 'elapsedMs', label: 'in all', of: (s) => s.elapsedMs, text: formatMilliseconds },
-  { name: 'uplinkBytes', label: 'up', of: (s) => s.uplinkBits / 8, text: formatBytes },
-  { name: 'downlinkBytes', label: 'down', of: (s) => s.downlinkBits / 8, text: formatBytes },
-  { name: 'serverPasses', label: 'forward passes', of: (s) => s.serverPasses, text: formatCount },
+/** The numbers beside a lane, in elements with `data-race` and `data-value`. */
+const figures: readonly Figure<Statistics>[] = [
+  { name: 'tokensPerSecond', label: 'tokens/s', of: (s) => s.tokensPerSecond, format: formatNumber },
+  { name: 'elapsedMs', label: 'in all', of: (s) => s.elapsedMs, format: formatMilliseconds },
+  { name: 'uplinkBytes', label: 'up', of: (s) => s.uplinkBits / 8, format: formatBytes },
+  { name: 'downlinkBytes', label: 'down', of: (s) => s.downlinkBits / 8, format: formatBytes },
+  { name: 'serverPasses', label: 'forward passes', of: (s) => s.serverPasses, format: formatCount },
 ];
 
-interface Row {
-  lane: Lane;
-  item: HTMLElement;
-  svg: SVGSVGElement;
-  paths: Record<Kind, SVGPathElement>;
-  grid: SVGPathElement;
-  values: HTMLElement[];
-  /** The distributions that were sent, where the lane sends any and the package tells them. */
-  distributions: HTMLElement;
-  track: Track;
-}
+const samplesOf =
+  (value: (sample: Sample) => number) =>
+  ({ samples }: Track): Point[] =>
+    samples.map((sample) => ({ ms: sample.ms, value: value(sample) }));
 
-/** How wide and high a distribution is drawn. */
+/** The charts over time below the lanes, a line for each lane. */
+const charts: readonly { title: string; points: (track: Track) => Point[]; format: typeof formatCount }[] = [
+  { title: 'Tokens per second', points: ({ speeds }) => speeds, format: formatNumber },
+  { title: 'Bytes sent, up and down', points: samplesOf(({ bytes }) => bytes), format: formatCount },
+  { title: 'Forward passes', points: samplesOf(({ passes }) => passes), format: formatCount },
+];
+
+/** Size of a distribution's drawing, in CSS pixels. */
 const BARS = { width: 44, height: 26 };
 
-/** The three lanes. Each is an item with `data-lane` and `data-state`: `waiting`, `running`, `done` or `skipped`. */
+/**
+ * The three lanes of the race. Each is an item with `data-lane` and `data-state`: `waiting`, `running`, `done` or
+ * `skipped`.
+ */
 export class RaceView {
   readonly #list = element('lanes', HTMLOListElement);
   readonly #sentence = element('race-sentence', HTMLElement);
   readonly #time = draw('svg', { class: 'race-axis', height: 20, 'aria-hidden': 'true', hidden: '' });
-  readonly #rows: readonly Row[];
-  readonly #charts = new RaceChartsView();
+  readonly #rows = lanes.map((lane) => rowOf(lane));
+  // "Never waiting" comes first: it is what the charts are about.
+  readonly #charts = charts.map(({ title, format, points }) => {
+    const lines = [...lanes].reverse().map(({ label }) => label);
+    return { points, view: new ChartView({ title, over: 'over time', lines, format }) };
+  });
+  readonly #drawing: Drawing;
   #results: Results = {};
   #mostTokens = 1;
-  #frame: number | null = null;
 
   constructor() {
-    this.#rows = lanes.map((lane) => rowOf(lane));
     this.#list.append(...this.#rows.map(({ item }) => item));
     this.#list.after(this.#time);
-    new ResizeObserver(() => this.#draw()).observe(this.#list);
+    element('race-charts', HTMLElement).append(...this.#charts.map(({ view }) => view.figure));
+    this.#drawing = new Drawing(this.#list, (width) => this.#draw(width));
   }
 
-  /** Empties the lanes for texts of at most so many tokens. */
+  /** Empties the lanes for texts of at most `mostTokens` tokens. */
   begin(mostTokens: number): void {
     this.#mostTokens = mostTokens;
     this.#results = {};
@@ -66,7 +71,7 @@ export class RaceView {
       row.track = new Track();
       row.item.dataset['state'] = 'waiting';
       row.distributions.hidden = true;
-      for (const value of row.values) fill(value, '', '–');
+      showFigures(row, null);
     }
     this.#list.hidden = false;
     // On a phone the lanes lie below the window.
@@ -75,10 +80,10 @@ export class RaceView {
       this.#sentence.parentElement?.scrollIntoView({ block: 'start', behavior });
     }
     this.#time.removeAttribute('hidden');
-    this.#draw();
+    this.#drawing.now();
   }
 
-  /** A lane is not run. */
+  /** Marks a lane that is not run. */
   skip(name: LaneName, why: string): void {
     const row = this.#row(name);
     row.item.dataset['state'] = 'skipped';
@@ -90,19 +95,19 @@ export class RaceView {
     row.item.dataset['state'] = 'running';
     row.track.add(round);
     showFigures(row, round.statistics);
-    this.#frame ??= requestAnimationFrame(() => this.#draw());
+    this.#drawing.soon();
   }
 
-  /** A lane has run to its end. */
+  /** Marks a lane that has run to its end. */
   finish(name: LaneName, summary: Summary): void {
     const row = this.#row(name);
     row.item.dataset['state'] = 'done';
     this.#results[name] = summary;
     showFigures(row, summary);
-    this.#draw();
+    this.#drawing.now();
   }
 
-  /** Draws the distributions that were sent of drafts; nothing where none are known. */
+  /** Draws the distributions that were sent with drafts; nothing where none are known. */
   showDistributions(name: LaneName, tokens: readonly Token[]): void {
     const { distributions } = this.#row(name);
     const drawn = tokens
@@ -126,14 +131,14 @@ export class RaceView {
     );
   }
 
-  /** The race is over, or was stopped. */
+  /** Ends the race, also one that was stopped. */
   end(linkChanged: boolean, ownDraws: boolean): void {
     const [first, ...rest] = raceSentences(this.#results, linkChanged, ownDraws);
     if (first !== undefined) {
       const skipped = this.#sentence.textContent ?? '';
       this.#sentence.replaceChildren(make('b', {}, first), ` ${[...rest, skipped].join(' ')}`.trimEnd());
     }
-    this.#draw();
+    this.#drawing.now();
   }
 
   #row(name: LaneName): Row {
@@ -142,12 +147,7 @@ export class RaceView {
     return row;
   }
 
-  #draw(): void {
-    if (this.#frame !== null) cancelAnimationFrame(this.#frame);
-    this.#frame = null;
-    const width = Math.floor(this.#list.clientWidth);
-    // Hidden, or not yet laid out: the observer calls again.
-    if (width === 0) return;
+  #draw(width: number): void {
     const ticks = axis([Math.max(1, ...this.#rows.map(({ track }) => track.endMs)) / 1000], true);
     const seconds = ticks.at(-1) ?? 1;
     const tokens = Math.max(1, ...this.#rows.map(({ track }) => track.tokens));
@@ -160,18 +160,21 @@ export class RaceView {
       const drawn = pathsOf(track, axes, { width, height: HEIGHT });
       for (const kind of KINDS) paths[kind].setAttribute('d', drawn[kind]);
     }
-    this.#charts.show(this.#rows.map(({ track }) => track));
+    element('race-charts', HTMLElement).hidden = false;
+    const tracks = this.#rows.map(({ track }) => track).reverse();
+    for (const { view, points } of this.#charts) view.showTimes(tracks.map(points));
     this.#time.setAttribute('viewBox', `0 0 ${width} 20`);
     this.#time.replaceChildren(
       ...ticks.map((tick, index) => {
         const anchor = index === 0 ? 'start' : index === ticks.length - 1 ? 'end' : 'middle';
-        return draw('text', { x: at(tick), y: 14, 'text-anchor': anchor }, `${formatTick(tick)} s`);
+        return draw('text', { x: at(tick), y: 14, 'text-anchor': anchor }, `${Number(tick.toFixed(2))} s`);
       }),
     );
   }
 }
 
-function rowOf(lane: Lane): Row {
+/** A lane; `distributions` shows those that were sent of its drafts, where any are known. */
+function rowOf(lane: Lane) {
   const paths = Object.fromEntries(
     KINDS.map((kind) => [
       kind,
@@ -181,36 +184,21 @@ function rowOf(lane: Lane): Row {
   const grid = draw('path', { class: 'grid' });
   const svg = draw('svg', { role: 'img', height: HEIGHT, preserveAspectRatio: 'none' }, grid);
   svg.append(...KINDS.map((kind) => paths[kind]));
-  const values = figures.map(({ name }) => make('dd', { 'data-race': name }));
-  const list = make('dl');
-  figures.forEach(({ label }, index) =>
-    list.append(make('div', {}, values[index] ?? '', make('dt', {}, label))),
-  );
-  const name = make(
-    'p',
-    { class: 'lane-name' },
-    make('b', {}, lane.label),
-    ' ',
-    make('span', {}, lane.explanation),
-  );
-  const item = make('li', { 'data-lane': lane.name, 'data-state': 'waiting' }, name, list);
+  const [name, explanation] = [make('b', {}, lane.label), make('span', {}, lane.explanation)];
+  const heading = make('p', { class: 'lane-name' }, name, ' ', explanation);
+  const values = make('dl');
   const distributions = make('p', { class: 'distributions', hidden: '' });
-  item.append(svg, distributions);
+  const attributes = { 'data-lane': lane.name, 'data-state': 'waiting' };
+  const item = make('li', attributes, heading, values, svg, distributions);
   return { lane, item, svg, paths, grid, values, distributions, track: new Track() };
 }
 
-function showFigures(row: Row, statistics: Statistics): void {
-  figures.forEach(({ of, text }, index) => {
-    const value = row.values[index];
-    if (value) fill(value, String(of(statistics)), text(of(statistics)));
+type Row = ReturnType<typeof rowOf>;
+
+function showFigures({ values }: Row, statistics: Statistics | null): void {
+  const tiles = figures.map(({ name, label, of, format }) => {
+    const value = statistics === null ? Number.NaN : of(statistics);
+    return make('div', {}, numberIn('dd', { 'data-race': name }, value, format), make('dt', {}, label));
   });
-}
-
-function fill(cell: HTMLElement, value: string, text: string): void {
-  cell.dataset['value'] = value;
-  cell.textContent = text;
-}
-
-function formatTick(seconds: number): string {
-  return String(Number(seconds.toFixed(2)));
+  values.replaceChildren(...tiles);
 }

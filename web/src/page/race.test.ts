@@ -69,30 +69,30 @@ test('texts are compared to their ends', () => {
 test('what was gained comes first; the same text is said to be, and another is a fault', () => {
   const alone = run(50, 1, 2);
   expect(sentence({ alone, rounds: run(25, 1, 9), ahead: run(75, 1, 2) }, false)).toBe(
-    'Never waiting was 1.50 times as fast as the server alone on the same link: 27 ms in place of 40 ms for 2 tokens, ' +
-      '1 in place of 1 forward passes, 20 B in place of 20 B sent. Both wrote the same 2 tokens. ' +
+    'Never waiting was 1.50 times as fast as the server alone on the same link: 27 ms instead of 40 ms for 2 tokens, ' +
+      '1 instead of 1 forward passes, 20 B instead of 20 B sent. Both wrote the same 2 tokens. ' +
       'The rounds wrote another, of the same distribution, and were slower than the server alone (50 % of its speed).',
   );
   expect(sentence({ alone, rounds: run(100, 1, 2), ahead: run(40, 1, 2) }, false)).toMatch(
     /^Never waiting was slower than the server alone \(80 % of its speed\) .*The rounds wrote it, too, and were 2.00 times/,
   );
   expect(sentence({ alone, ahead: run(50, 1, 3) }, false)).toMatch(
-    /^Never waiting was about as fast as .*different texts, from token 2 on\. That must not be/,
+    /^Never waiting was about as fast as .*different texts, from token 2 on\. This is a bug/,
   );
 });
 
-test('an engine that draws by itself may write another text', () => {
+test('an engine that makes its own random draws may write another text', () => {
   const results = { alone: run(50, 1, 2), ahead: run(50, 1, 3) };
   const [, said] = raceSentences(results, false, true);
   expect(said).toBe(
-    'The two wrote different texts of the same distribution: the engine behind the server draws by itself.',
+    'The two wrote different texts of the same distribution: the server’s engine makes its own random draws.',
   );
 });
 
 test('where no guess came in time, nothing is said to have become faster', () => {
   const ahead = { ...run(90, 1, 2), inTime: 0 };
   expect(sentence({ alone: run(60, 1, 2), ahead }, false)).toBe(
-    'No guess came in time, so that the server wrote as it does alone (measured: 150 % of that speed). ' +
+    'No guess came in time, so the server wrote as it does alone (measured: 150 % of that speed). ' +
       'Both wrote the same 2 tokens.',
   );
 });
@@ -101,7 +101,7 @@ test('a race that was not run, or not on one link, compares no times', () => {
   expect(raceSentences({}, false)).toEqual([]);
   expect(raceSentences({ alone: run(50, 1) }, false)).toEqual([]);
   expect(sentence({ alone: run(50, 1), rounds: run(75, 1), ahead: run(75, 1) }, true)).toBe(
-    'The link changed on the way, so that the times do not compare. Both wrote the same 1 token. The rounds wrote it, too.',
+    'The link changed during the run, so the times cannot be compared. Both wrote the same 1 token. The rounds wrote it, too.',
   );
 });
 

@@ -5,10 +5,10 @@ import { formatCount, formatNumber } from './format.js';
 import { gainSentence, speedWords } from './gain.js';
 import { unaidedSentence } from './sentences.js';
 
-/** Who runs. */
+/** The name of a lane of the race. */
 export type LaneName = 'alone' | 'rounds' | 'ahead';
 
-/** One way to come by the text. */
+/** One way to write the text. */
 export interface Lane {
   name: LaneName;
   label: string;
@@ -17,7 +17,7 @@ export interface Lane {
   scheme: Scheme;
 }
 
-/** In the order in which they run. */
+/** The lanes in the order in which they run. */
 export const lanes: readonly Lane[] = [
   {
     name: 'alone',
@@ -42,10 +42,10 @@ export const lanes: readonly Lane[] = [
   },
 ];
 
-/** What a token is in the race: drafted here and accepted, in time; guessed here too late; or the server's own. */
+/** The kind of a token: drafted here and accepted in time, guessed here too late, or the server's own. */
 export type Kind = 'accepted' | 'late' | 'cloud';
 
-/** A token: the time that it took, and how many there are with it. */
+/** A token: the time that it took, and the number of tokens up to it. */
 export interface Slab {
   fromMs: number;
   toMs: number;
@@ -53,7 +53,7 @@ export interface Slab {
   kind: Kind;
 }
 
-/** What a lane had cost after so long. */
+/** The costs of a lane up to a time. */
 export interface Sample {
   ms: number;
   tokens: number;
@@ -61,7 +61,7 @@ export interface Sample {
   passes: number;
 }
 
-/** What a lane has written so far. */
+/** The tokens and costs of a lane so far. */
 export class Track {
   readonly slabs: Slab[] = [];
   readonly samples: Sample[] = [];
@@ -120,7 +120,7 @@ export function pathsOf(
   return paths;
 }
 
-/** What a lane shows, for those who do not see it. */
+/** A lane's picture in a sentence, for screen readers. */
 export function trackSentence(label: string, track: Track): string {
   if (track.tokens === 0) return `${label}: nothing yet.`;
   const count = (kind: Kind): number => track.slabs.filter((slab) => slab.kind === kind).length;
@@ -128,12 +128,12 @@ export function trackSentence(label: string, track: Track): string {
   return `${label}: ${track.tokens} tokens in ${seconds} s; ${count('accepted')} drafted here and in time, ${count('late')} guessed too late, ${count('cloud')} the server’s own.`;
 }
 
-/** How the lanes ended that have run to their end. */
+/** Summaries of the lanes that have run to their end. */
 export type Results = Partial<Record<LaneName, Summary>>;
 
 /**
- * What came out, in sentences: first what was gained, then whether the texts are the same, which is looked up, token by
- * token. None while there is nothing to compare.
+ * The result in sentences: first the gain, then whether the texts are the same, compared token by token. Empty while
+ * there is nothing to compare.
  * @param ownDraws whether the server's draws are its own, so that two texts may differ
  */
 export function raceSentences(
@@ -142,7 +142,7 @@ export function raceSentences(
   ownDraws = false,
 ): string[] {
   const sentences: string[] = [];
-  if (linkChanged) sentences.push('The link changed on the way, so that the times do not compare.');
+  if (linkChanged) sentences.push('The link changed during the run, so the times cannot be compared.');
   else if (alone && ahead) {
     // What was not helped cannot have been made faster: such a difference is the machine's.
     if (ahead.inTime === 0) sentences.push(unaidedSentence(ahead, alone));
@@ -164,8 +164,8 @@ function sameSentence(alone: readonly number[], ahead: readonly number[], ownDra
     return `Both wrote the same ${formatCount(alone.length)} ${alone.length === 1 ? 'token' : 'tokens'}.`;
   }
   return ownDraws
-    ? 'The two wrote different texts of the same distribution: the engine behind the server draws by itself.'
-    : `The two wrote different texts, from token ${different + 1} on. That must not be: please report it.`;
+    ? 'The two wrote different texts of the same distribution: the server’s engine makes its own random draws.'
+    : `The two wrote different texts, from token ${different + 1} on. This is a bug: please report it.`;
 }
 
 /** The first position at which two texts differ; null if they are the same. */

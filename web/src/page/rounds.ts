@@ -1,4 +1,4 @@
-// The strip of rounds: what became of each round's drafts.
+// The strip of rounds: the fate of each round's drafts.
 
 import type { Origin, Round } from '../outrider/index.js';
 

@@ -1,18 +1,8 @@
-// Runs a generation and shows all of it while it comes.
+// Runs a generation and shows it while it is written.
 
 import { willBeAhead } from '../outrider/index.js';
-import type {
-  Choices,
-  GenerateOptions,
-  Generation,
-  Link,
-  Mode,
-  NumberOption,
-  Outrider,
-  Prompt,
-  Round,
-  Summary,
-} from '../outrider/index.js';
+import type { Choices, GenerateOptions, Generation, Link, Mode } from '../outrider/index.js';
+import type { NumberOption, Outrider, Prompt, Round, Summary } from '../outrider/index.js';
 import { carriedOn } from './carried.js';
 import type { CountersView } from './counters-view.js';
 import type { RunChoices } from './counters.js';
@@ -32,23 +22,23 @@ import type { TextView } from './text-view.js';
 import type { TimelineView } from './timeline-view.js';
 import type { UplinkView } from './uplink-view.js';
 
-/** What a run is asked for. */
+/** The settings of a run. */
 export interface Task {
   prompt: Prompt;
   mode: Mode;
   values: Partial<Record<NumberOption, number>>;
   choices: Choices;
-  /** Null for the server alone, which needs none. */
+  /** The policies; null for the server alone. */
   policies: ChosenPolicies | null;
-  /** Whether to compute what other schemes would have cost, where there are rounds. */
+  /** Computes what other schemes would have cost, where there are rounds. */
   compares: boolean;
-  /** Whether the server is to tell what it thought of each draft; that costs bytes. */
+  /** Asks for the server's probabilities of each draft, which costs bytes. */
   evidence?: boolean;
-  /** Whether the run counts: is compared and remembered. */
+  /** Compares and remembers the run; true if not given. */
   counts?: boolean;
 }
 
-/** What shows a run. */
+/** The views that show a run. */
 export interface Showing {
   text: TextView;
   counters: CountersView;
@@ -59,10 +49,10 @@ export interface Showing {
   runs: RunsView;
 }
 
-/** After this long without a round the page says whom it is waiting for. */
+/** Time without a round after which the page says that it waits for the server. */
 const PATIENCE_MS = 8_000;
 
-/** One generation at a time. */
+/** Runs one generation at a time. */
 export class Runner {
   readonly #showing: Showing;
   readonly #link: () => Link;
@@ -81,7 +71,7 @@ export class Runner {
     return this.#generation !== null;
   }
 
-  /** Whether there is a text, and a guarantee beside it that is about this one. */
+  /** True once there is a text with its guarantee. */
   get hasText(): boolean {
     return this.#hasText;
   }
@@ -90,14 +80,14 @@ export class Runner {
     this.#generation?.stop();
   }
 
-  /** The link is another now. */
+  /** Notes that the link has changed. */
   linkChanged(): void {
     this.#changes += 1;
   }
 
   /**
-   * Runs a task, and shows all of it.
-   * @param before a generation to go on with, in place of a new one
+   * Runs a task in all views.
+   * @param before a generation to resume instead of a new one
    * @returns null if it failed
    */
   async run(
@@ -123,21 +113,25 @@ export class Runner {
     this.#hasText = true;
     const { ownDraws } = outrider.session;
     showGuarantee(element('guarantee', HTMLElement), guaranteeOf(policies, ahead, ownDraws), true);
-    const waiting = new Patience(() => {
-      report(`No answer from the server for ${PATIENCE_MS / 1000} s. Keep waiting, or press Stop.`);
-    });
+    let impatient: ReturnType<typeof setTimeout> | undefined;
+    const renewPatience = (): void => {
+      clearTimeout(impatient);
+      impatient = setTimeout(() => {
+        report(`No answer from the server for ${PATIENCE_MS / 1000} s. Keep waiting, or press Stop.`);
+      }, PATIENCE_MS);
+    };
     const progress = ahead
-      ? 'The server writes, and is drafted ahead of'
+      ? 'The server writes; the browser drafts ahead of it'
       : mode === 'speculative'
         ? 'Drafting and verifying'
         : 'The server decodes alone';
-    const options: GenerateOptions & { evidence?: boolean } = {
+    const options: GenerateOptions = {
       ...values,
       ...task.choices,
       ...(policies && optionsFrom(policies)),
       compareSchemes: task.compares && !ahead,
       mode,
-      ...(task.evidence && { evidence: true }),
+      evidence: task.evidence ?? false,
     };
     const shown: Round[] = [];
     try {
@@ -147,11 +141,11 @@ export class Runner {
       this.#generation = generation;
       setState('generating', true);
       report(progress);
-      waiting.renew();
+      renewPatience();
       for await (const round of generation.rounds()) {
-        waiting.renew();
+        renewPatience();
         report(progress);
-        // What a page before this one has counted belongs to the same text; its tokens come first, without statistics.
+        // Counts of an earlier page belong to the same text; its tokens come first, without statistics.
         const isBefore = before !== null && shown.length === 0;
         const statistics = isBefore
           ? before.statistics
@@ -177,17 +171,9 @@ export class Runner {
         const choices = { ...task.choices, scheme: ahead ? ('ahead' as const) : task.choices.scheme };
         const { models } = picture;
         const { href: address } = location;
+        const { engine } = outrider;
         runs.add({
-          ...{
-            at,
-            address,
-            prompt: task.prompt,
-            mode,
-            choices,
-            options: { ...options },
-            models,
-            engine: outrider.engine,
-          },
+          ...{ at, address, prompt: task.prompt, mode, choices, options: { ...options }, models, engine },
           ...{ link, isSteady, summary, rounds: shown },
         });
       }
@@ -204,14 +190,14 @@ export class Runner {
       return null;
     } finally {
       forget();
-      waiting.end();
+      clearTimeout(impatient);
       text.end();
       uplink.end();
     }
   }
 }
 
-/** What a run was asked for, as far as it decides what there is to count. */
+/** The choices of a run that decide which numbers it has. */
 function chosenFor(outrider: Outrider, task: Task, before: Kept | null): RunChoices {
   const { policies, adaptiveMode } = task.policies ?? defaultPolicies();
   const asked = {
@@ -225,23 +211,4 @@ function chosenFor(outrider: Outrider, task: Task, before: Kept | null): RunChoi
     maxInFlight,
     isAhead: willBeAhead(before?.generation.request ?? { ...asked, maxInFlight }, outrider.session),
   };
-}
-
-/** Calls back when nothing has renewed it for {@link PATIENCE_MS}. */
-class Patience {
-  readonly #exhausted: () => void;
-  #timer: ReturnType<typeof setTimeout> | undefined;
-
-  constructor(exhausted: () => void) {
-    this.#exhausted = exhausted;
-  }
-
-  renew(): void {
-    this.end();
-    this.#timer = setTimeout(this.#exhausted, PATIENCE_MS);
-  }
-
-  end(): void {
-    clearTimeout(this.#timer);
-  }
 }

@@ -1,5 +1,6 @@
 import { element, make } from './elements.js';
 import { pngOf, save } from './export.js';
+import { fillRows, headOf } from './figures.js';
 import { columns, fileName, jsonOf, remembered, wayOf } from './runs.js';
 import type { RunRecord } from './runs.js';
 
@@ -10,11 +11,7 @@ export class RunsView {
   #runs: readonly RunRecord[] = [];
 
   constructor() {
-    const heads = [...columns.map(({ label }) => label), 'Keep'];
-    this.#table
-      .createTHead()
-      .append(make('tr', {}, ...heads.map((label) => make('th', { scope: 'col' }, label))));
-    this.#table.createTBody();
+    this.#table.append(headOf([...columns.map(({ label }) => label), 'Keep']));
     element('save-json', HTMLButtonElement).addEventListener('click', () => {
       const run = this.#runs[0];
       if (run) saveRun(run);
@@ -29,28 +26,14 @@ export class RunsView {
     this.#runs = remembered(this.#runs, run);
     this.#panel.hidden = false;
     const rows = this.#runs.map((run) => {
-      const file = make(
-        'button',
-        { type: 'button', 'aria-label': `Save as JSON: ${wayOf(run)}, ${run.at}` },
-        'JSON',
-      );
+      const which = `${wayOf(run)}, ${run.at}`;
+      const file = make('button', { type: 'button', 'aria-label': `Save as JSON: ${which}` }, 'JSON');
       file.addEventListener('click', () => saveRun(run));
-      const settings = make(
-        'a',
-        { href: run.address, 'aria-label': `Settings of ${wayOf(run)}, ${run.at}` },
-        'Settings',
-      );
-      const [way, ...rest] = columns.map(({ of }) => of(run));
-      const cells = rest.map((text) => make('td', {}, text));
-      return make(
-        'tr',
-        {},
-        make('th', { scope: 'row' }, way ?? ''),
-        ...cells,
-        make('td', {}, file, ' ', settings),
-      );
+      const settings = make('a', { href: run.address, 'aria-label': `Settings of ${which}` }, 'Settings');
+      const [way = '', ...rest] = columns.map(({ of }) => of(run));
+      return [way, ...rest, make('td', {}, file, ' ', settings)] as const;
     });
-    this.#table.tBodies[0]?.replaceChildren(...rows);
+    fillRows(this.#table, rows);
   }
 
   async #savePng(place: string): Promise<void> {
@@ -69,8 +52,8 @@ async function share(): Promise<void> {
   const said = element('shared', HTMLElement);
   try {
     await navigator.clipboard.writeText(location.href);
-    said.textContent = 'Copied: whoever opens it has these settings.';
+    said.textContent = 'Copied. The link opens the page with these settings.';
   } catch {
-    said.textContent = `The browser does not allow it. The address is ${location.href}`;
+    said.textContent = `The browser does not allow copying. The address is ${location.href}`;
   }
 }

@@ -1,4 +1,4 @@
-// The runs of this visit, to look back at and to export. No DOM.
+// The runs of this visit, for the table and for export. No DOM.
 
 import type { Choices, EngineInfo, Link, Mode, Prompt, Round, Summary } from '../outrider/index.js';
 import { formatBytes, formatCount, formatMilliseconds, formatNumber, formatRate } from './format.js';
@@ -6,27 +6,27 @@ import type { ServedModels } from './models.js';
 import { sameLink } from './prediction.js';
 import { linkPresets } from './settings.js';
 
-/** A run, complete: what was asked for, of whom, on which link, and what came. */
+/** A complete record of a run: settings, models, link and result. */
 export interface RunRecord {
-  /** When it began, ISO 8601. */
+  /** The beginning of the run, ISO 8601. */
   at: string;
   /** The page's address with all settings, and without an access token. */
   address: string;
   prompt: Prompt;
   mode: Mode;
-  /** With the scheme that `auto` came to. */
+  /** The choices, with the scheme that `auto` resolved to. */
   choices: Choices;
   options: Readonly<Record<string, unknown>>;
   models: ServedModels | null;
   engine: EngineInfo;
   link: Link;
-  /** Whether the link was the same all the way. */
+  /** True if the link did not change during the run. */
   isSteady: boolean;
   summary: Summary;
   rounds: readonly Round[];
 }
 
-/** Runs that are remembered; a run holds some hundred kilobytes. */
+/** Most remembered runs; one takes some hundred kilobytes. */
 const MOST = 12;
 
 /** The last runs, the latest first. */
@@ -34,7 +34,7 @@ export function remembered(runs: readonly RunRecord[], run: RunRecord): RunRecor
   return [run, ...runs].slice(0, MOST);
 }
 
-/** How the text was written. */
+/** The way in which the text was written. */
 export function wayOf({ mode, choices }: RunRecord): string {
   if (mode === 'cloud-only') return 'The server alone';
   return choices.scheme === 'ahead' ? 'Never waiting' : `Rounds, ${choices.scheme.toUpperCase()}`;
@@ -60,7 +60,7 @@ export const columns: readonly { label: string; of: (run: RunRecord) => string }
   { label: 'Sent', of: ({ summary }) => formatBytes((summary.uplinkBits + summary.downlinkBits) / 8) },
 ];
 
-/** A run as a file. */
+/** The contents of a run's JSON file. */
 export function jsonOf(run: RunRecord): string {
   return `${JSON.stringify({ format: 'outrider run 1', ...run }, null, 1)}\n`;
 }

@@ -1,43 +1,24 @@
+import type { ComparedScheme } from '../outrider/index.js';
 import { decades, logShare } from './chart.js';
 import { element, make } from './elements.js';
 import { formatMark, formatMilliseconds, formatNumber, formatRate } from './format.js';
 import { comparedSchemes, transferMs } from './scheme-bits.js';
 import type { SchemeCost } from './scheme-bits.js';
 
-interface Row {
-  row: HTMLTableRowElement;
-  name: HTMLElement;
-  tag: HTMLElement;
-  bar: HTMLElement;
-  bits: HTMLElement;
-  time: HTMLElement;
-}
-
 /**
- * A bar per scheme. Each is a row with `data-scheme`, `data-sent`, `data-bits` (per drafted token) and `data-round-ms`
+ * One bar for each scheme. Each is a row with `data-scheme`, `data-sent`, `data-bits` (per drafted token) and `data-round-ms`
  * (of one round at the uplink's rate; empty while that is not limited).
  */
 export class SchemeBitsView {
   readonly #table = element('scheme-bits', HTMLTableElement);
-  readonly #rows: Row[] = [];
+  readonly #rows = comparedSchemes.map((scheme) => rowOf(scheme));
   readonly #axis = make('div', { class: 'axis', 'aria-hidden': 'true' });
   #costs: readonly SchemeCost[] = [];
   #uplinkBitsPerSecond: number | null;
 
   constructor(uplinkBitsPerSecond: number | null) {
     this.#uplinkBitsPerSecond = uplinkBitsPerSecond;
-    const body = this.#table.tBodies[0];
-    for (const scheme of comparedSchemes) {
-      const name = make('span', { class: 'name' });
-      const tag = make('span', { class: 'tag' });
-      const bar = make('i', { class: 'bar' });
-      const bits = make('td');
-      const time = make('td');
-      const head = make('th', { scope: 'row' }, name, ' ', tag, make('span', { class: 'track' }, bar));
-      const row = make('tr', { 'data-scheme': scheme }, head, bits, time);
-      this.#rows.push({ row, name, tag, bar, bits, time });
-      body?.append(row);
-    }
+    this.#table.tBodies[0]?.append(...this.#rows.map(({ row }) => row));
     this.#table.createTFoot().append(make('tr', {}, make('td', {}, this.#axis), make('td'), make('td')));
   }
 
@@ -46,7 +27,7 @@ export class SchemeBitsView {
     this.#draw();
   }
 
-  /** The uplink's rate as the slider has it. */
+  /** Sets the uplink's rate from the slider. */
   setUplink(bitsPerSecond: number | null): void {
     this.#uplinkBitsPerSecond = bitsPerSecond;
     this.#draw();
@@ -67,30 +48,26 @@ export class SchemeBitsView {
     );
     this.#table.style.setProperty('--decades', String(marks.length - 1));
     this.#costs.forEach((cost, index) => {
-      const row = this.#rows[index];
-      if (row) fill(row, cost, transferMs(cost.roundBits, rate), scale);
+      this.#rows[index]?.show(cost, transferMs(cost.roundBits, rate), scale);
     });
   }
 }
 
-function fill(
-  { row, name, tag, bar, bits, time }: Row,
-  cost: SchemeCost,
-  roundMs: number,
-  scale: readonly [number, number],
-): void {
-  const { label, sent, payloadBitsPerDraftedToken } = cost;
-  name.textContent = label;
-  tag.textContent = sent ? 'sent' : 'computed, not sent';
-  const share = logShare(payloadBitsPerDraftedToken, scale);
-  bar.style.width = `${100 * (share || 0)}%`;
-  bits.textContent = formatNumber(payloadBitsPerDraftedToken);
-  time.textContent = formatMilliseconds(roundMs);
-  row.dataset['sent'] = String(sent);
-  row.dataset['bits'] = text(payloadBitsPerDraftedToken);
-  row.dataset['roundMs'] = text(roundMs);
-}
-
-function text(value: number): string {
-  return Number.isFinite(value) ? String(value) : '';
+/** A row, which stays in place so that its bar moves from one length to the next. */
+function rowOf(scheme: ComparedScheme) {
+  const [name, tag] = [make('span', { class: 'name' }), make('span', { class: 'tag' })];
+  const [bar, bits, time] = [make('i', { class: 'bar' }), make('td'), make('td')];
+  const head = make('th', { scope: 'row' }, name, ' ', tag, make('span', { class: 'track' }, bar));
+  const row = make('tr', { 'data-scheme': scheme }, head, bits, time);
+  const show = (cost: SchemeCost, roundMs: number, scale: readonly [number, number]): void => {
+    const { label, sent, payloadBitsPerDraftedToken: payload } = cost;
+    name.textContent = label;
+    tag.textContent = sent ? 'sent' : 'computed, not sent';
+    bar.style.width = `${100 * (logShare(payload, scale) || 0)}%`;
+    bits.textContent = formatNumber(payload);
+    time.textContent = formatMilliseconds(roundMs);
+    const text = (value: number): string => (Number.isFinite(value) ? String(value) : '');
+    Object.assign(row.dataset, { sent: String(sent), bits: text(payload), roundMs: text(roundMs) });
+  };
+  return { row, show };
 }

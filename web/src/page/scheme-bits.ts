@@ -1,4 +1,4 @@
-// What the drafts of a generation cost on the uplink under the scheme in use, and would have cost under the others.
+// The uplink cost of a generation's drafts under the scheme in use and under the others.
 
 import { codes, schemes } from '../outrider/index.js';
 import type { Code, ComparedScheme, RoundRecord, RoundScheme, Scheme } from '../outrider/index.js';
@@ -7,7 +7,7 @@ import type { Code, ComparedScheme, RoundRecord, RoundScheme, Scheme } from '../
 export interface SchemeCost {
   scheme: ComparedScheme;
   label: string;
-  /** Whether this is what really travelled; otherwise it was computed only. */
+  /** True for the scheme that was sent; other costs are computed. */
   sent: boolean;
   /** Bits of payload per drafted token; NaN while nothing was drafted. */
   payloadBitsPerDraftedToken: number;
@@ -20,28 +20,28 @@ export const comparedSchemes: readonly ComparedScheme[] = (Object.keys(schemes) 
   .filter(hasRounds)
   .flatMap((scheme): ComparedScheme[] => (scheme === 'k-sqs' ? [scheme, 'k-sqs/adaptive'] : [scheme]));
 
-/** The rounds of one generation, added up. Rounds without drafts do not count: nobody else would have sent any either. */
+/** Sums over the rounds of one generation. Rounds without drafts do not count, as no scheme would have sent any. */
 export class SchemeBits {
   readonly #scheme: RoundScheme;
   readonly #code: Code;
   readonly #payloadBits = new Map<ComparedScheme, number>();
   #rounds = 0;
   #drafted = 0;
-  /** What surrounds the payload: the same for every scheme. */
+  /** Bits of the frames without payloads, the same for every scheme. */
   #frameBits = 0;
 
   constructor(scheme: Scheme, code: Code) {
-    // Where automatic is not ahead of the server, it is rounds of this scheme.
+    // Where `auto` does not draft ahead, it uses rounds of this scheme.
     this.#scheme = hasRounds(scheme) ? scheme : 'k-sqs';
     this.#code = code;
   }
 
-  /** The row of what is sent. */
+  /** The row of the scheme that is sent. */
   get sent(): ComparedScheme {
     return this.#scheme === 'k-sqs' && this.#code === 'adaptive' ? 'k-sqs/adaptive' : this.#scheme;
   }
 
-  /** What is sent, by name. */
+  /** The name of the scheme that is sent. */
   get label(): string {
     return labelOf(this.#scheme, this.#code);
   }
@@ -81,7 +81,7 @@ export class SchemeBits {
   }
 }
 
-/** How long bits take at a rate, in milliseconds; NaN if the rate has no limit to compute with. */
+/** The time that bits take at a rate, in milliseconds; NaN without a limit. */
 export function transferMs(bits: number, bitsPerSecond: number | null): number {
   return bitsPerSecond === null ? Number.NaN : (1000 * bits) / bitsPerSecond;
 }

@@ -1,11 +1,11 @@
-// What the page says: errors, comparisons, states. Sentences only, no DOM.
+// Sentences of the page: errors, comparisons, states. No DOM.
 
 import { OutriderError } from '../outrider/index.js';
 import type { EngineInfo, Finish, Summary } from '../outrider/index.js';
 import { formatCount, formatNumber, formatPercent } from './format.js';
 import { speedWords } from './gain.js';
 
-/** An error as a sentence: what happened, and what to do about it. */
+/** An error as a sentence: the fault, and what to do about it. */
 export function sentenceFor(error: unknown): string {
   if (!(error instanceof OutriderError)) {
     return `Something went wrong that should not have: ${error instanceof Error ? error.message : String(error)}.`;
@@ -44,13 +44,13 @@ export function sentenceFor(error: unknown): string {
     case 'server-full':
       return 'The server is serving as many sessions as it can. Wait a moment, then try again.';
     case 'unauthorized':
-      return 'This server is for those who have a token that it knows. Open the page with ?token= and the token you were given.';
+      return 'This server requires an access token. Open the page with ?token= and the token that you were given.';
     case 'shutting-down':
-      return 'The server is stopping. Try again once it has been started anew.';
+      return 'The server is shutting down. Try again once it is back.';
     case 'idle':
       return 'The server ended the session because nothing happened for too long. Press Generate to connect again.';
     case 'taken-over':
-      return 'Another tab goes on with this text. Press Generate to begin a new one in this tab.';
+      return 'Another tab has taken over this text. Press Generate to begin a new one in this tab.';
     case 'prompt-too-long':
       return `The prompt is too long for the models (${error.message}). Shorten it and try again.`;
     case 'worker-crashed':
@@ -58,7 +58,7 @@ export function sentenceFor(error: unknown): string {
     case 'worker-unresponsive':
       return 'The draft engine did not stop in time and was shut down. Press Generate to start it again.';
     case 'gpu-failed':
-      return `The GPU was to draft, and cannot: ${error.message.replace(/\.$/, '')}.`;
+      return `The GPU cannot draft: ${error.message.replace(/\.$/, '')}.`;
     case 'invalid-option':
     case 'invalid-parameters':
       return `That is not possible: ${error.message.replace(/\.$/, '')}.`;
@@ -67,17 +67,17 @@ export function sentenceFor(error: unknown): string {
   }
 }
 
-/** Of a server that does not let pages of this address in. */
+/** The sentence for a server that refuses pages of this address. */
 export const originRefusedSentence =
   'The server does not let pages of this address in. Its operator can, with --allow-origin and this address.';
 
-/** Which engine drafts, for the line about the draft. */
+/** The engine in words, for the line about the draft. */
 export function engineSentence({ engine, build, threads }: EngineInfo): string {
   if (engine === 'webgpu') return 'Engine: the GPU, by WebGPU';
   return `Engine: ${build}, ${threads} ${threads === 1 ? 'thread' : 'threads'}`;
 }
 
-/** How a generation ended, for the status line. */
+/** The end of a generation, for the status line. */
 export function endSentence(summary: Summary): string {
   const count = `${summary.tokens} ${summary.tokens === 1 ? 'token' : 'tokens'}`;
   const reasons: Record<Finish, string> = {
@@ -92,8 +92,8 @@ export function endSentence(summary: Summary): string {
 }
 
 /**
- * What the last two runs say about speculation; null while there are not both.
- * @param isAhead whether there were no rounds: the server wrote, and was drafted ahead of
+ * A comparison of the last two runs; null while one is missing.
+ * @param isAhead whether the run drafted ahead of the server, without rounds
  */
 export function comparisonSentence(
   speculative: Summary | null,
@@ -109,13 +109,13 @@ export function comparisonSentence(
   return `${who} was ${speedWords(ratio)}, with ${passes} server passes per token.`;
 }
 
-/** Of a run whose every token the server wrote without help. */
+/** The sentence for a run in which no guess came in time. */
 export function unaidedSentence(ahead: Summary, alone: Summary): string {
   const share = formatPercent(ahead.tokensPerSecond / alone.tokensPerSecond);
-  return `No guess came in time, so that the server wrote as it does alone (measured: ${share} of that speed).`;
+  return `No guess came in time, so the server wrote as it does alone (measured: ${share} of that speed).`;
 }
 
-/** What a line chart shows, for those who do not see it. */
+/** A line chart in a sentence, for screen readers. */
 export function chartSentence(
   title: string,
   values: readonly (number | null)[],
@@ -129,7 +129,7 @@ export function chartSentence(
   return `${title} over ${rounds}: ${range}, last ${format(last)}.`;
 }
 
-/** What the comparison of the schemes stands on; `rounds` counts those with drafts. */
+/** The drafts that the comparison of the schemes is based on; `rounds` counts those with drafts. */
 export function draftsSentence(
   label: string,
   drafted: number,
@@ -155,11 +155,11 @@ export function draftsSentence(
   return `${count} of ${label}, ${each}. What the other schemes would have sent for the same drafts is computed here.`;
 }
 
-/** Why there is nothing to compare of a run that was drafted ahead of the server. */
+/** The reason why drafting ahead of the server has no comparison of schemes. */
 export const aheadCostsSentence =
   'Ahead of the server a guess is sent as its token alone, a few at a time. Choose a scheme of rounds, such as K-SQS, to see what its drafts cost and what those of the other schemes would have.';
 
-/** What the prediction stands on, or what it lacks. */
+/** The basis of the prediction, or what it lacks. */
 export function predictionSentence(run: {
   isAloneKnown: boolean;
   hasGate: boolean;

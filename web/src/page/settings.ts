@@ -1,4 +1,4 @@
-// What the form holds, apart from the form.
+// The settings of the form, without the form.
 
 import {
   builds,
@@ -46,7 +46,7 @@ export const selects: readonly Select[] = (Object.keys(choiceDefaults) as Choice
   ...names[option],
 }));
 
-/** Whether an option makes a difference: it does unless others of a kind read it and what is chosen does not. */
+/** Decides whether an option has an effect: not if only entries read it that are not chosen. */
 export function isUsed(
   option: NumberOption | ChoiceOption,
   choices: Choices,
@@ -62,7 +62,7 @@ export function isUsed(
   });
 }
 
-/** A field's text as a number, or the reason why it is none, as a sentence; null where it may be empty and is. */
+/** Parses a field's text: a number, a sentence on why it is none, or null for an empty field that may be empty. */
 export function parseField(
   field: Pick<Field, 'label' | 'unset'>,
   text: string,
@@ -72,7 +72,7 @@ export function parseField(
   return parseNumber(field.label, text, range);
 }
 
-/** The same for any number that has a name. */
+/** Parses any number that has a name. */
 export function parseNumber(label: string, text: string, range: Range): number | { reason: string } {
   const trimmed = text.trim();
   if (trimmed === '') return { reason: `${label} needs a number.` };
@@ -97,13 +97,13 @@ export interface Settings {
   choices: Choices;
   policies: PolicySettings;
   link: Link;
-  /** Which engine drafts; null threads leave their number to the package. */
+  /** The engine; null threads leave their number to the package. */
   engine: { engine: EngineKind | 'auto'; build: Build | 'auto'; threads: number | null };
-  /** Whether to ask what else could have stood at each token. */
+  /** Asks for the candidates of each token. */
   evidence: boolean;
   /** The address of a draft model in place of the server's; null if there is none. */
   draft: string | null;
-  /** What the server wants to be shown; null if there is none. It is read from an address and written into none. */
+  /** The access token; null if there is none. It is read from an address and never written into one. */
   token: string | null;
 }
 
@@ -204,7 +204,7 @@ export const linkPresets: readonly { name: string; link: Link }[] = [
   },
 ];
 
-/** Texts to go on with. The built-in models know fairy tales. */
+/** Example prompts to continue. The built-in models know fairy tales. */
 export const examplePrompts: readonly string[] = [
   defaultPrompt,
   'The old man went to the river and',

@@ -1,9 +1,9 @@
-// What the page is doing, as programs and people see it.
+// The state of the page for programs and people.
 
 import { element } from './elements.js';
 
 /**
- * What the page is doing, in `data-state` of the main element: `loading`, `ready`, `generating`, `finished` (with
+ * The state of the page, in `data-state` of the main element: `loading`, `ready`, `generating`, `finished` (with
  * `data-finish`), or `failed` (with a sentence in the alert).
  */
 export type State = 'loading' | 'ready' | 'generating' | 'finished' | 'failed';
@@ -24,7 +24,7 @@ export function setState(state: State, canStart: boolean): void {
   stopButton.setAttribute('aria-disabled', String(!generating));
 }
 
-/** How the last text ended; null while one is written. */
+/** Sets the end of the last text; null while one is written. */
 export function setFinish(finish: string | null): void {
   if (finish === null) delete main.dataset['finish'];
   else main.dataset['finish'] = finish;
@@ -34,17 +34,17 @@ export function setConnection(state: string): void {
   main.dataset['connection'] = state;
 }
 
-/** What went wrong; empty for nothing. */
+/** Shows an error; an empty sentence clears it. */
 export function complain(sentence: string): void {
   alert.textContent = sentence;
 }
 
-/** What is odd about what is under way, beside the buttons; empty for nothing. */
+/** Shows a notice beside the buttons; an empty sentence clears it. */
 export function remark(sentence: string): void {
   if (notice.textContent !== sentence) notice.textContent = sentence;
 }
 
-/** What is under way. */
+/** Shows the current activity in the status line. */
 export function report(sentence: string): void {
   if (status.textContent !== sentence) status.textContent = sentence;
 }

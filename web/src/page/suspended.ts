@@ -1,22 +1,22 @@
-// What the page was at, kept over a reload. It ends with the tab, and no other page reads it.
+// The running generation, kept over a reload. It ends with the tab, and no other page reads it.
 
 import type { Statistics, SuspendedGeneration } from '../outrider/index.js';
 
 const key = 'outrider.generation';
 const tokenKey = 'outrider.token';
 
-/** A generation that a page before this one was at, and what it had cost. */
+/** A generation of an earlier page, and its statistics. */
 export interface Kept {
   generation: SuspendedGeneration;
   statistics: Statistics;
 }
 
-/** Keeps a generation; null keeps what there is. */
+/** Keeps a generation; null changes nothing. */
 export function keep(generation: SuspendedGeneration | null, statistics: Statistics): void {
   if (generation) write(key, JSON.stringify({ generation, statistics } satisfies Kept));
 }
 
-/** What was kept, if it can be read. A page takes it once: what fails is not tried for ever. */
+/** Takes the kept generation, if it can be read. It is taken once, so that a failure does not repeat for ever. */
 export function kept(): Kept | null {
   try {
     const text = sessionStorage.getItem(key);
@@ -38,8 +38,8 @@ export function forget(): void {
 }
 
 /**
- * The access token: the one that the address has just given, else the one of a page before this one in the same tab. It
- * is kept here, so that it need not stay in the address, which people copy, and browsers show and remember.
+ * The access token: from the address, else from an earlier page in the same tab. It is kept here, so that it need not
+ * stay in the address, which people copy, and browsers show and remember.
  */
 export function accessToken(given: string | null): string | null {
   if (given !== null) write(tokenKey, given);

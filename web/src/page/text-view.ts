@@ -40,7 +40,7 @@ export class TextView {
     }
   }
 
-  /** Empties the view and shows what is being continued. */
+  /** Empties the view and shows the prompt. */
   begin(prompt: Prompt): void {
     this.#card.close();
     this.#tallies = { ...noTallies };
@@ -56,7 +56,7 @@ export class TextView {
     );
     this.#text = make('p', { class: 'text' }, ...given);
     this.#output.replaceChildren(this.#text);
-    // Of a long conversation what comes now is wanted.
+    // A long conversation is shown at its end.
     this.#output.scrollTop = this.#output.scrollHeight;
     this.#output.setAttribute('aria-busy', 'true');
     this.#strip.replaceChildren();
@@ -80,7 +80,7 @@ export class TextView {
       const count = this.#rows.get(origin)?.count;
       if (count) count.textContent = String(this.#tallies[origin]);
     }
-    // Whoever has scrolled up to read is left there.
+    // A reader who has scrolled up stays there.
     if (follows) this.#output.scrollTop = this.#output.scrollHeight;
 
     const cells = cellsOf(round).map((cell) => make('i', { class: 'cell', 'data-cell': cell }));

@@ -1,8 +1,10 @@
 import type { Round } from '../outrider/index.js';
 import { axis } from './chart.js';
 import { draw, element } from './elements.js';
+import { Drawing } from './figures.js';
 import { eventOf, SHOWN_EVENTS, timelineSentence } from './timeline.js';
 import type { Event } from './timeline.js';
+import type { Cell } from './rounds.js';
 
 const HEIGHT = 96;
 /** From the top: drafting, the way there and back, the tokens; then the axis. */
@@ -11,46 +13,41 @@ const LABELS = 62;
 
 /** The last rounds or guesses over time: a bar for drafting, one for link and server, a mark for each token. */
 export class TimelineView {
-  readonly #place = element('timeline', HTMLElement);
   readonly #svg = draw('svg', { role: 'img', height: HEIGHT });
   #events: Event[] = [];
-  #frame: number | null = null;
+  readonly #drawing: Drawing;
 
   constructor() {
-    this.#place.append(this.#svg);
-    new ResizeObserver(() => this.#draw()).observe(this.#place);
+    const place = element('timeline', HTMLElement);
+    place.append(this.#svg);
+    this.#drawing = new Drawing(place, (width) => this.#draw(width));
   }
 
   begin(): void {
     this.#events = [];
-    this.#draw();
+    this.#drawing.now();
   }
 
   add(round: Round): void {
     if (round.tokens.length === 0) return;
     this.#events.push(eventOf(round));
     if (this.#events.length > SHOWN_EVENTS) this.#events.shift();
-    this.#frame ??= requestAnimationFrame(() => this.#draw());
+    this.#drawing.soon();
   }
 
-  #draw(): void {
-    if (this.#frame !== null) cancelAnimationFrame(this.#frame);
-    this.#frame = null;
-    const width = Math.floor(this.#place.clientWidth);
-    if (width === 0) return;
+  #draw(width: number): void {
     const first = this.#events[0]?.draftMs ?? 0;
     const ticks = axis([first, this.#events.at(-1)?.answerMs ?? 1000], false);
     const [low, high] = [ticks[0] ?? 0, ticks.at(-1) ?? 1];
     const x = (ms: number): number => LABELS + ((ms - low) / (high - low)) * (width - LABELS - 8);
-    const bar = (kind: string, from: number, to: number, y: number) =>
-      draw('rect', {
-        class: 'span',
-        'data-kind': kind,
-        x: x(from),
-        y,
-        width: Math.max(1, x(to) - x(from)),
-        height: 12,
-      });
+    const bar = (kind: string, from: number, to: number, y: number) => {
+      const box = { x: x(from), y, width: Math.max(1, x(to) - x(from)), height: 12 };
+      return draw('rect', { class: 'span', 'data-kind': kind, ...box });
+    };
+    const mark = (cell: Cell, at: number, index: number) => {
+      const box = { x: x(at) - 4, y: LANES.tokens + 7 * index, width: 6, height: 6 };
+      return draw('rect', { class: 'mark-of', 'data-cell': cell, ...box, rx: cell === 'accepted' ? 1 : 3 });
+    };
     this.#svg.setAttribute('viewBox', `0 0 ${width} ${HEIGHT}`);
     this.#svg.setAttribute('width', String(width));
     this.#svg.setAttribute('aria-label', timelineSentence(this.#events));
@@ -66,17 +63,7 @@ export class TimelineView {
       ...this.#events.flatMap(({ draftMs, sentMs, answerMs, cells }) => [
         ...(sentMs > draftMs ? [bar('draft', draftMs, sentMs, LANES.draft)] : []),
         ...(answerMs > sentMs ? [bar('link', sentMs, answerMs, LANES.link)] : []),
-        ...cells.slice(0, 5).map((cell, index) =>
-          draw('rect', {
-            class: 'mark-of',
-            'data-cell': cell,
-            x: x(answerMs) - 4,
-            y: LANES.tokens + 7 * index,
-            width: 6,
-            height: 6,
-            rx: cell === 'accepted' ? 1 : 3,
-          }),
-        ),
+        ...cells.slice(0, 5).map((cell, index) => mark(cell, answerMs, index)),
       ]),
     );
   }

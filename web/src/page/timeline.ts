@@ -1,19 +1,19 @@
-// When what happened: drafting, waiting for the answer, and the tokens of each answer, on one axis of time. No DOM.
+// Drafting, waiting, and the tokens of each answer, on one axis of time. No DOM.
 
 import type { Round } from '../outrider/index.js';
 import { cellsOf } from './rounds.js';
 import type { Cell } from './rounds.js';
 
-/** An answer of the server's; what was before it is known where there are rounds. */
+/** An answer of the server; in rounds also the drafting and waiting before it. */
 export interface Event {
-  /** When its drafting began, when it was sent, and when its answer came, in milliseconds after the start. */
+  /** Times of the first draft, the sending and the answer, in milliseconds after the start. */
   draftMs: number;
   sentMs: number;
   answerMs: number;
   cells: readonly Cell[];
 }
 
-/** Answers that are drawn, the last ones: more could not be told apart. */
+/** The number of last answers that are drawn: more could not be distinguished. */
 export const SHOWN_EVENTS = 24;
 
 export function eventOf(round: Round): Event {
@@ -23,7 +23,7 @@ export function eventOf(round: Round): Event {
   return { draftMs, sentMs, answerMs, cells: cellsOf(round) };
 }
 
-/** What a timeline shows, for those who do not see it. */
+/** A timeline in a sentence, for screen readers. */
 export function timelineSentence(events: readonly Event[]): string {
   const [first, last] = [events[0], events.at(-1)];
   if (!first || !last) return 'Timeline: nothing yet.';

@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Round, Token } from '../outrider/index.js';
-import { barsOf } from './evidence.js';
-import { cardOf } from './token-card.js';
+import { barsOf, cardOf } from './token-card.js';
 
 const record = { round: 2, drafted: [1, 2, 3, 4], accepted: 3, payloadBits: 1488, roundTripMs: 21 };
 const answer = (round: object | null, tokens: Token[]): Round =>

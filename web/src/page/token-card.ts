@@ -1,8 +1,6 @@
-// What is known of one token, as lines to read. No DOM.
+// A token's origin, cost and probabilities as lines of text. No DOM.
 
-import type { Round, Token } from '../outrider/index.js';
-import { evidenceOf } from './evidence.js';
-import type { Candidate } from './evidence.js';
+import type { Candidate, Round, Token } from '../outrider/index.js';
 import { formatBits, formatMilliseconds, formatNumber, formatProbability } from './format.js';
 import { origins } from './origins.js';
 
@@ -10,7 +8,7 @@ import { origins } from './origins.js';
 export interface TokenFacts {
   token: Token;
   round: Round;
-  /** Which answer of the server's it was, from 1. */
+  /** The number of the server's answer, from 1. */
   answer: number;
 }
 
@@ -35,7 +33,7 @@ export function cardOf({ token, round, answer }: TokenFacts): TokenCard {
       `Answer ${answer} of the server, of ${tokens.length} ${tokens.length === 1 ? 'token' : 'tokens'}.`,
     );
   }
-  const evidence = evidenceOf(token);
+  const { evidence } = token;
   if (evidence?.bits != null) lines.push(`Its draft took ${formatBits(evidence.bits)}.`);
   if (evidence?.logprob != null) {
     const share = formatProbability(Math.exp(evidence.logprob));
@@ -44,7 +42,14 @@ export function cardOf({ token, round, answer }: TokenFacts): TokenCard {
   return { title: shownText(token.text), lines, candidates: evidence?.candidates ?? [] };
 }
 
-/** A token's text with its blanks to be seen. */
+/** The candidates of a draft by their probability q as bars, the highest 1; none where q is unknown. */
+export function barsOf({ id, evidence }: Token): { text: string; height: number; chosen: boolean }[] {
+  const known = evidence?.candidates.filter(({ q }) => q !== null && q > 0) ?? [];
+  const highest = Math.max(...known.map(({ q }) => q ?? 0));
+  return known.map((bar) => ({ text: bar.text, height: (bar.q ?? 0) / highest, chosen: bar.id === id }));
+}
+
+/** A token's text with visible blanks. */
 export function shownText(text: string): string {
   return text.replaceAll(' ', '␣').replaceAll('\n', '⏎');
 }

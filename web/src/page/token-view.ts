@@ -1,8 +1,9 @@
+import type { Candidate } from '../outrider/index.js';
 import { element, make } from './elements.js';
+import { fillRows, headOf } from './figures.js';
 import { formatProbability } from './format.js';
 import { cardOf, shownText } from './token-card.js';
 import type { TokenFacts } from './token-card.js';
-import type { Candidate } from './evidence.js';
 
 /**
  * The card about a token: of the one under the pointer, that was touched, or that has the focus. The arrow keys go from
@@ -78,27 +79,17 @@ function tokenAt(target: EventTarget | null): HTMLElement | null {
   return target instanceof Element ? target.closest<HTMLElement>('[data-token-id]') : null;
 }
 
-/** The candidates with q and p; nothing where none are known. */
+/** A table of the candidates with q and p; nothing where none are known. */
 function tableOf(candidates: readonly Candidate[], id: number): HTMLElement[] {
   if (candidates.length === 0) return [];
   const share = (value: number | null): string => (value === null ? '–' : formatProbability(value));
-  const rows = candidates.map((candidate) => {
-    const row = make(
-      'tr',
-      {},
-      make('th', { scope: 'row' }, shownText(candidate.text)),
-      make('td', {}, share(candidate.q)),
-      make('td', {}, share(candidate.p)),
-    );
-    if (candidate.id === id) row.dataset['chosen'] = 'true';
-    return row;
-  });
-  const head = make(
-    'tr',
-    {},
-    make('th', { scope: 'col' }, 'Candidate'),
-    make('th', { scope: 'col' }, 'Small model, q'),
-    make('th', { scope: 'col' }, 'Large model, p'),
+  const table = make('table', { class: 'candidates' });
+  table.append(headOf(['Candidate', 'Small model, q', 'Large model, p']));
+  fillRows(
+    table,
+    candidates.map(({ text, q, p }) => [shownText(text), share(q), share(p)]),
   );
-  return [make('table', { class: 'candidates' }, make('thead', {}, head), make('tbody', {}, ...rows))];
+  const chosen = candidates.findIndex((candidate) => candidate.id === id);
+  table.tBodies[0]?.rows[chosen]?.setAttribute('data-chosen', 'true');
+  return [table];
 }

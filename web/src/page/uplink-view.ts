@@ -7,7 +7,7 @@ import { SchemeBitsView } from './scheme-bits-view.js';
 import { SchemeBits } from './scheme-bits.js';
 import { aheadCostsSentence, draftsSentence } from './sentences.js';
 
-/** What the drafts of the last speculative run cost on the uplink: over its rounds, and beside the other schemes. */
+/** The uplink cost of the drafts of the last speculative run: over its rounds, and beside the other schemes. */
 export class UplinkView {
   readonly #note = element('uplink-note', HTMLElement);
   readonly #costs = element('uplink-costs', HTMLElement);
@@ -32,7 +32,7 @@ export class UplinkView {
   #stopRule = 'fixed';
   #frame: number | null = null;
 
-  /** Why nothing is drafted although it should be, to be said where it is seen; null while all is well. */
+  /** A sentence on why nothing is drafted; null while drafts are made. */
   get complaint(): string | null {
     const bits = this.#bits;
     const isOdd = bits?.drafted === 0 && this.#gate === 'none' && this.#stopRule !== 'bild';
@@ -63,16 +63,16 @@ export class UplinkView {
     if (!round) return;
     this.#records.push(round);
     this.#bits?.add(round);
-    // Rounds may come faster than anybody can see them.
+    // Rounds may come faster than they can be seen.
     this.#frame ??= requestAnimationFrame(() => this.#draw());
   }
 
-  /** The run is over: what is shown is complete. */
+  /** Ends the run with a complete drawing. */
   end(): void {
     if (this.#frame !== null) this.#draw();
   }
 
-  /** The uplink's rate as the slider has it. */
+  /** Sets the uplink's rate from the slider. */
   setUplink(bitsPerSecond: number | null): void {
     this.#bars.setUplink(bitsPerSecond);
   }

@@ -3,8 +3,8 @@ import { viewOf, views } from './views.js';
 import type { View } from './views.js';
 
 /**
- * The tabs: links, so that each view has an address. What belongs to some views only says so in `data-in`, and the
- * style sheet hides it in the others by `main[data-view]`.
+ * The tabs: links, so that each view has an address. Elements of some views only name these in `data-in`, and the style
+ * sheet hides them in the others by `main[data-view]`.
  */
 export class ViewsView {
   readonly #main = element('main', HTMLElement);

@@ -1,15 +1,15 @@
 // The three views of the page and their addresses. No DOM.
 
-/** What the page is used for: comparing, talking, or trying every setting. */
+/** A view of the page: comparing, talking, or trying every setting. */
 export type View = 'race' | 'chat' | 'laboratory';
 
-export const views: readonly { name: View; label: string; title: string }[] = [
-  { name: 'race', label: 'Race', title: 'Race · Outrider' },
-  { name: 'chat', label: 'Chat', title: 'Chat · Outrider' },
-  { name: 'laboratory', label: 'Laboratory', title: 'Laboratory · Outrider' },
+export const views: readonly { name: View; label: string }[] = [
+  { name: 'race', label: 'Race' },
+  { name: 'chat', label: 'Chat' },
+  { name: 'laboratory', label: 'Laboratory' },
 ];
 
-/** What every view goes by; whatever else an address has is set in the laboratory. */
+/** Parameters that every view uses; all others are set in the laboratory. */
 const everywhere = ['prompt', 'uplink', 'downlink', 'roundTrip', 'build', 'threads', 'token'];
 
 /** The view of an address: the one it names, else the laboratory where it has settings that only this shows. */

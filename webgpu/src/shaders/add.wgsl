@@ -1,4 +1,4 @@
-// hidden += factor · RMSNorm(part), of rows, a workgroup each.
+// Computes hidden += factor · RMSNorm(part) for rows, one workgroup per row.
 struct Shape {
     width: u32,
     factor: f32,

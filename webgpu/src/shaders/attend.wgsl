@@ -1,22 +1,23 @@
-// Attention of one head of one row, a workgroup each: keys in tiles of as many as there are threads, the softmax kept
-// up as they come (Milakov and Gimelshein 2018). A thread has a key's score, and then four elements of the context of
-// every so many keys of a tile, which is added up at the end.
+// Attention of one head of one row per workgroup. Keys are processed in tiles of one key per thread, with an online
+// softmax (Milakov and Gimelshein 2018). A thread computes the score of one key, then four elements of the context over
+// every `parts`-th key of a tile. The partial contexts are added at the end.
 //
-// A row that is alone (ALONE) has nobody before it who takes its keys and values to the cache: all of its heads that share
-// them compute them, and the first of these heads writes them.
+// A single row (ALONE) has no earlier kernel that writes its keys and values to the cache. All heads that share them
+// compute them, and the first of these heads writes them.
 
-// Maxima of a tile without subgroups.
+// Number of partial maxima per tile without subgroups.
 const MAXIMA = 16u;
 const LOWEST = -3.0e38;
 
-// Of a head in vectors of four, at most.
+// Maximum head dimension, in vectors of four.
 const LARGEST_HEAD = 64u;
 
-// First the query and behind it the own key, then each thread's part of the context: as many vectors.
+// First the query, followed by the row's own key; later the partial context of each thread, which needs the same number
+// of vectors.
 var<workgroup> vectors_of: array<vec4<f32>, 2u * LARGEST_HEAD>;
 const_assert THREADS == 2u * LARGEST_HEAD;
 var<workgroup> scores: array<f32, THREADS>;
-// As many as there are subgroups at most, or MAXIMA.
+// Maximum number of subgroups, or MAXIMA.
 var<workgroup> maxima: array<f32, THREADS / 4u>;
 
 fn capped(score: f32) -> f32 {
@@ -35,7 +36,7 @@ fn attend(
 ) {
     let vectors = shape.head_dim / 4u;
     let own = (group.y * shape.heads + group.x) * vectors;
-    // Heads that share keys and values; of a token these are so many vectors.
+    // Query heads per KV head; `width` is the number of vectors of a token's keys.
     let shared_by = shape.heads / shape.kv_heads;
     let kv_head = group.x / shared_by;
     let shared_head = kv_head * vectors;
@@ -48,13 +49,13 @@ fn attend(
     }
     let column = local % vectors;
     let part = local / vectors;
-    // Threads beyond the last of them have nothing to add up.
+    // Threads from parts · vectors on have nothing to sum.
     let parts = THREADS / vectors;
     let count_of_maxima = select(MAXIMA, max(THREADS / subgroup_size, 1u), HAS_SUBGROUPS);
     var maximum = LOWEST;
     var mass = 0.0;
     var sum = vec4<f32>();
-    // The query, and where it is computed here its own key.
+    // Loads the query, and the row's own key if it is computed here.
     for (var what = 0u; what < select(1u, 2u, ALONE); what++) {
         let is_key = what == 1u;
         let head = head_of(group.y, select(group.x, kv_head, is_key), is_key, local, subgroup_size);
@@ -72,7 +73,7 @@ fn attend(
     }
     workgroupBarrier();
     if (ALONE) {
-        // Its own key is the first one, of which nothing is rounded yet.
+        // The row's own key comes first, without rounding to f16.
         maximum = 0.0;
         for (var i = 0u; i < vectors; i++) {
             maximum += dot(vectors_of[i], vectors_of[LARGEST_HEAD + i]);
@@ -125,7 +126,7 @@ fn attend(
         maximum = largest;
         workgroupBarrier();
     }
-    // All have read query and key.
+    // All threads have read query and key.
     workgroupBarrier();
     scores[local] = mass;
     vectors_of[local] = sum;

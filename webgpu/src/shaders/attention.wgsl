@@ -1,38 +1,38 @@
-// What attention and what goes before it have in common: the heads of rows, their norms and rotary embedding.
+// Shared code of attention and of the kernel before it: the heads of rows, their norms and rotary embedding.
 struct Shape {
     heads: u32,
     kv_heads: u32,
-    // Elements of a head: a multiple of four.
+    // Number of elements per head, a multiple of four.
     head_dim: u32,
-    // Half as many as elements are rotated; 0: none are.
+    // Number of rotated pairs; 0: no rotation.
     pairs: u32,
     // 0: elements i and i + pairs form a pair; 1: elements 2i and 2i + 1.
     interleaved: u32,
-    // Elements that have a norm together, of queries and of keys; 0: there are no norms.
+    // Number of elements per norm, for queries and for keys; 0: no norms.
     query_norm: u32,
     key_norm: u32,
     epsilon: f32,
-    // Tokens that a row sees, itself included; 0: all.
+    // Number of tokens that a row sees, itself included; 0: all.
     window: u32,
     factor: f32,
-    // 0: none.
+    // Soft cap of scores; 0: none.
     cap: f32,
 }
 
-// Of each row queries, keys, values.
+// Queries, keys and values of each row.
 @group(0) @binding(0) var<storage, read> x: array<f32>;
-// Cosine and sine of each pair, position by position.
+// Cosine and sine of each pair, by position.
 @group(0) @binding(1) var<storage, read> angles: array<vec2<f32>>;
-// The KV cache, in f16. WGSL packs these without the feature shader-f16.
+// KV cache in f16. WGSL packs f16 pairs without the feature shader-f16.
 @group(0) @binding(2) var<storage, read_write> keys: array<vec2<u32>>;
 @group(0) @binding(3) var<storage, read_write> values: array<vec2<u32>>;
 @group(0) @binding(4) var<storage, read_write> context: array<vec4<f32>>;
 @group(0) @binding(5) var<uniform> shape: Shape;
 @group(0) @binding(6) var<storage, read> step: Step;
-// Of the norm of queries, and behind them those of keys.
+// Norm scales of queries, then of keys.
 @group(0) @binding(7) var<storage, read> scales: array<f32>;
 
-// What is beyond it would be infinite, and spoil the sums of all that see it.
+// Larger values would become infinite and spoil the sums of all rows that see them.
 const LARGEST_HALF = 65504.0;
 
 fn halves(numbers: vec4<f32>) -> vec2<u32> {
@@ -44,19 +44,19 @@ fn widened(halves: vec2<u32>) -> vec4<f32> {
     return vec4<f32>(unpack2x16float(halves.x), unpack2x16float(halves.y));
 }
 
-// A head of queries, or of keys, of a row.
+// Head of a row's queries or keys.
 struct Head {
-    // The first of its elements.
+    // Index of its first element.
     first: u32,
-    // Elements that have a norm together; its scales.
+    // Number of elements per norm, and the index of its first scale.
     norm: u32,
     scale: u32,
     position: u32,
-    // That of the norm.
+    // Factor of the norm.
     factor: f32,
 }
 
-// Of all threads of a workgroup together.
+// Must be called by all threads of a workgroup together.
 fn head_of(row: u32, number: u32, is_key: bool, local: u32, size: u32) -> Head {
     let width = shape.head_dim;
     let part = (row * (shape.heads + 2u * shape.kv_heads) + select(0u, shape.heads, is_key)) * width;
@@ -82,7 +82,7 @@ fn normed(head: Head, i: u32) -> f32 {
     return result;
 }
 
-// An element of it after norm and rotation.
+// Element of a head after norm and rotation.
 fn placed(head: Head, i: u32) -> f32 {
     let result = normed(head, i);
     if (i >= 2u * shape.pairs) {

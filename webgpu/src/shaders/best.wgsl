@@ -1,4 +1,4 @@
-// The two best tokens of some, and the likeliest; of several with the same score the first.
+// The two best tokens of a set, and the most likely one. Ties go to the lowest id.
 struct Best {
     score: f32,
     id: u32,
@@ -20,7 +20,7 @@ fn is_before(score: f32, id: u32, other_score: f32, other_id: u32) -> bool {
     return score > other_score || (score == other_score && id < other_id);
 }
 
-// Of two that share no token.
+// Combines two sets without common tokens.
 fn better(a: Best, b: Best) -> Best {
     var result = a;
     if (is_before(b.score, b.id, a.score, a.id)) {
@@ -43,7 +43,7 @@ fn better(a: Best, b: Best) -> Best {
     return result;
 }
 
-// That of all 64 threads.
+// Combines the sets of all 64 threads.
 fn best_of_all(own: Best, local: u32) -> Best {
     found_by[local] = own;
     for (var span = 32u; span > 0u; span /= 2u) {

@@ -1,16 +1,17 @@
-// A logit that at least K of a row reach, and few more: the K-th largest of those of its pieces. And the largest.
+// Computes a bound that at least K logits of a row reach, but few more: the K-th largest of the pieces' maxima. Also
+// computes the largest logit.
 @group(0) @binding(0) var<storage, read> largest: array<f32>;
 @group(0) @binding(1) var<storage, read_write> bounds: array<vec2<f32>>;
 @group(0) @binding(2) var<storage, read_write> listed: array<atomic<u32>>;
 @group(0) @binding(3) var<storage, read> choice: Choice;
 @group(0) @binding(4) var<uniform> shape: Shape;
 
-// Pieces of a thread, at most.
+// Maximum number of pieces per thread.
 const PIECES = 32u;
 
 var<workgroup> counts: array<u32, 64>;
 
-// Integers in the order of their logits.
+// Integer key with the order of logits.
 fn key(logit: f32) -> u32 {
     let bits = bitcast<u32>(logit);
     return select(bits | 0x80000000u, ~bits, (bits & 0x80000000u) != 0u);
@@ -20,7 +21,7 @@ fn logit_of(key: u32) -> f32 {
     return bitcast<f32>(select(~key, key & 0x7fffffffu, (key & 0x80000000u) != 0u));
 }
 
-// The largest key that so many of the threads' own reach.
+// Largest key that at least `by` of all threads' keys reach.
 fn reached(own: ptr<function, array<u32, PIECES>>, pieces: u32, by: u32, local: u32) -> u32 {
     var result = 0u;
     for (var bit = 0x80000000u; bit > 0u; bit >>= 1u) {

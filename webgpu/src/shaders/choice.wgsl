@@ -1,15 +1,15 @@
-// What guesses are chosen by.
+// Parameters for choosing guesses.
 struct Choice {
-    // Of the generation.
+    // Seed of the generation.
     seed: vec2<u32>,
-    // log2(e)/T; 0: there is no noise.
+    // Rate log2(e)/T; 0: no noise.
     rate: f32,
     vocab_size: u32,
-    // What top-p and top-k keep; 0: top-k keeps all.
+    // Limits of top-p and top-k; 0: top-k keeps all tokens.
     top_p: f32,
     top_k: u32,
 }
 
 const LOWEST = -3.0e38;
-// A thread's.
+// Number of tokens per thread.
 const TOKENS = 8u;

@@ -1,6 +1,6 @@
-// The two best guesses of a row of logits, of as many tokens as a workgroup has, by argmin E(x)/q(x) or by probability
-// alone, and what is likeliest. A thread has a block of ChaCha8, the noise of eight tokens: the integers of the processor's, the logarithm
-// and the rest in f32.
+// Chooses the two best guesses among a workgroup's tokens of a row of logits, by argmin E(x)/q(x) or by probability
+// alone, and the most likely token. Each thread computes a block of ChaCha8, the noise of eight tokens. Its integers
+// equal those on the CPU; the logarithm and everything after it are in f32.
 @group(0) @binding(0) var<storage, read> logits: array<f32>;
 @group(0) @binding(1) var<storage, read_write> best: array<Best>;
 @group(0) @binding(2) var<storage, read> choice: Choice;
@@ -23,7 +23,7 @@ fn rotated(word: u32, by: u32) -> u32 {
     return (word << by) | (word >> (32u - by));
 }
 
-// Words of a block of the stream of a position.
+// Words of a block in the stream of a position.
 fn noise(block: u32, position: u32) -> array<u32, 16> {
     let first = array<u32, 16>(
         0x61707865u, 0x3320646eu, 0x79622d32u, 0x6b206574u,
@@ -47,11 +47,11 @@ fn noise(block: u32, position: u32) -> array<u32, 16> {
     return state;
 }
 
-// -log2 of the 64 bits as a fraction.
+// Computes -log2 of the 64 bits as a fraction.
 fn minus_log2(low: u32, high: u32) -> f32 {
     let rest = f32(~high) * exp2(-32.0) + f32(~low | 1u) * exp2(-64.0);
     if (rest < 0.125) {
-        // -ln(1 - rest), where log2 of what is near 1 would be coarse.
+        // Computes -ln(1 - rest), because log2 near 1 would be imprecise.
         var sum = 0.0;
         for (var n = 9.0; n > 0.0; n -= 1.0) {
             sum = sum * rest + 1.0 / n;

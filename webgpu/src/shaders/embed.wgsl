@@ -1,11 +1,11 @@
-// Rows of a table: of tokens, or of positions, which are added.
+// Writes embeddings of tokens, or adds those of positions.
 struct Shape {
     units: u32,
     row_bytes: u32,
-    // Rows of `hidden` are this many vectors of four.
+    // Row length of `hidden`, in vectors of four.
     stride: u32,
     of_positions: u32,
-    // Rows of the buffer before the first of the table, or that of the first position.
+    // Row of the buffer at which the table, or that of the first position, starts.
     first_row: u32,
     factor: f32,
 }

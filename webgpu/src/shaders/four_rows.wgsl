@@ -1,6 +1,6 @@
-// Four rows of x at a time.
+// Products of four rows of x at a time.
 const ROWS = 4u;
-// A row is a column of it.
+// Matrix with one column per row of x.
 alias Numbers = mat4x4<f32>;
 alias Results = vec4<f32>;
 

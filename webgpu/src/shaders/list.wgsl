@@ -1,4 +1,5 @@
-// The logits of a row that reach its bound, in any order, and the mass of the others, the largest having 1.
+// Lists the logits of a row that reach its bound, in any order, and sums the mass of the others, relative to the
+// largest.
 @group(0) @binding(0) var<storage, read> logits: array<f32>;
 @group(0) @binding(1) var<storage, read> bounds: array<vec2<f32>>;
 @group(0) @binding(2) var<storage, read_write> listed: array<atomic<u32>>;

@@ -1,14 +1,14 @@
-// How a row of logits is listed: how many of them are the largest; each of these as token and logit; and of the mass of
-// all others what each workgroup has.
+// Layout of a row's list: number of listed tokens; id and logit of each; then the mass of all others, per workgroup.
 struct Shape {
-    // Of a row, and pieces of each of them.
+    // Number of workgroups per row, and of pieces per workgroup.
     groups: u32,
     pieces: u32,
-    // Tokens that there is room for.
+    // Capacity in tokens.
     most: u32,
 }
 
-// The i-th token of a thread. Its tokens lie apart, as those of a piece do: neighbours in a vocabulary are likely together.
+// Token i of a thread. The tokens of a thread, and of a piece, are spread out, because neighbours in a vocabulary tend
+// to be likely together.
 fn token_of(i: u32, group: u32, local: u32) -> u32 {
     return (i * shape.groups + group) * 64u + local;
 }

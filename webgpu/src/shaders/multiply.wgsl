@@ -1,19 +1,20 @@
-// A product of ROWS rows of x at a time.
+// Product of ROWS rows of x at a time.
 //
-// A workgroup has two sets of LANES threads, each with EACH outputs, for which a thread reads x once: neighbours, or
-// where the activation of one half of all outputs scales the other (GATED) as many of each half. Subgroups add up
-// what their threads have of an output, and one thread what these have.
+// A workgroup has two sets of LANES threads. Each thread of a set reads x once for EACH outputs. The sets' outputs are
+// adjacent or, if the activation of one half of all outputs scales the other (GATED), from different halves. Subgroups
+// sum the partial results of an output, and one thread adds the sums of the subgroups.
 
 const LANES = 32u;
-// Outputs of a workgroup.
+// Number of outputs per workgroup.
 const OUTPUTS = 2u * EACH;
-// Subgroups of a workgroup, at most.
+// Maximum number of subgroups per workgroup.
 const SUBGROUPS = 2u * LANES / SMALLEST_SUBGROUP;
 
 var<workgroup> sums: array<Results, SUBGROUPS * OUTPUTS>;
 var<workgroup> squares: array<Results, SUBGROUPS>;
 
-// Sums of an output of the workgroup, with the norm. `subgroups`: of a set; 0 if one has threads of both.
+// Sums of an output of the workgroup, after the norm. `subgroups`: number per set; 0 if one subgroup has threads of
+// both sets.
 fn results_of(place: u32, subgroups: u32) -> Results {
     let first = place / EACH * subgroups;
     var results = Results();
@@ -40,7 +41,7 @@ fn multiply(
     let lane = local % LANES;
     let side = local / LANES;
     let half = shape.outputs / 2u;
-    // The first of the workgroup, and of the side.
+    // First output of the workgroup, and of the set.
     let first = (group.y * groups.x + group.x) * select(OUTPUTS, EACH, GATED);
     let output = first + side * select(EACH, half, GATED);
     let first_row = group.z * ROWS * shape.stride;
@@ -57,7 +58,7 @@ fn multiply(
             }
         }
         for (var i = 0u; i < EACH; i++) {
-            // What is beyond the last is computed again.
+            // Outputs past the last one repeat it.
             let row = shape.first_row + min(output + i, shape.outputs - 1u);
             var pieces: array<vec4<f32>, PIECES>;
             decode(row * shape.row_bytes, unit, &pieces);
@@ -68,7 +69,7 @@ fn multiply(
     }
     let is_first = is_first_of_subgroup();
     let own_subgroup = local / subgroup_size;
-    // A larger one has threads of both sets. Browsers tell no bound that could be trusted before.
+    // A larger subgroup has threads of both sets. Browsers report no reliable bound on its size beforehand.
     if (subgroup_size <= LANES) {
         for (var i = 0u; i < EACH; i++) {
             let part = subgroup_results(sum[i]);

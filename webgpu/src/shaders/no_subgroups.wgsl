@@ -1,4 +1,4 @@
-// Where there are no subgroups, each thread is one.
+// Replacement for subgroups: each thread is its own subgroup.
 const HAS_SUBGROUPS = false;
 const SMALLEST_SUBGROUP = 1u;
 const subgroup_size = 1u;

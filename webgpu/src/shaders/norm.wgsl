@@ -1,5 +1,5 @@
-// RMSNorm, x / √(mean(x²) + ε) · scale, or LayerNorm, (x − mean(x)) / √(var(x) + ε) · scale + bias, of rows, a workgroup
-// each.
+// RMSNorm, x / √(mean(x²) + ε) · scale, or LayerNorm, (x − mean(x)) / √(var(x) + ε) · scale + bias, of rows, one
+// workgroup per row.
 struct Shape {
     width: u32,
     epsilon: f32,

@@ -1,4 +1,4 @@
-// A row of x at a time.
+// Products of one row of x at a time.
 const ROWS = 1u;
 alias Numbers = vec4<f32>;
 alias Results = f32;

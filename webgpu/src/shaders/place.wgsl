@@ -1,4 +1,4 @@
-// Takes keys and values of several rows behind those in the cache, a workgroup for each head.
+// Appends the keys and values of several rows to the cache, one workgroup per head.
 @compute @workgroup_size(THREADS)
 fn place(
     @builtin(workgroup_id) group: vec3<u32>,

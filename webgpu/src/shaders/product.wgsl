@@ -1,23 +1,23 @@
-// r = cap · tanh(factor · (W x + bias) / cap), of rows of x or of their RMSNorm; what becomes of r, `finish` says.
+// Computes r = cap · tanh(factor · (W x + bias) / cap) for rows of x or for their RMSNorm, and passes r to `finish`.
 struct Shape {
-    // Of a row.
+    // Number of units per row.
     units: u32,
     outputs: u32,
     row_bytes: u32,
-    // Rows of the buffer before the matrix.
+    // Number of rows in the buffer before the matrix.
     first_row: u32,
-    // Rows of x are this many vectors of four.
+    // Row length of x, in vectors of four.
     stride: u32,
-    // Rows of y are this many numbers; of these the first that is written.
+    // Row length of y in numbers, and the first column that is written.
     y_stride: u32,
     y_first: u32,
     has_bias: u32,
     factor: f32,
-    // 0: none.
+    // Soft cap; 0: none.
     cap: f32,
-    // 0: y is replaced.
+    // Factor of the residual addition; 0: y is replaced.
     residual_scale: f32,
-    // Of the norm.
+    // Constant ε of the norm.
     epsilon: f32,
 }
 
@@ -25,10 +25,10 @@ struct Shape {
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 @group(0) @binding(3) var<uniform> shape: Shape;
 @group(0) @binding(4) var<storage, read> bias: array<f32>;
-// Of the norm.
+// Scales of the norm.
 @group(0) @binding(5) var<storage, read> scales: array<vec4<f32>>;
 
-// What an output's sum becomes.
+// Result of an output from its sum.
 fn adjusted(sum: f32, output: u32) -> f32 {
     var result = sum;
     if (shape.has_bias != 0u) {

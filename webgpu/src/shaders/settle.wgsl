@@ -1,6 +1,6 @@
-// The best of what workgroups found that top-k and top-p keep: the two, or one of them, or what is likeliest. Both count
-// probabilities of all tokens, where top-p is to count those that top-k keeps. The first is the token that the next pass
-// reads.
+// Selects from the workgroups' best tokens those that top-k and top-p keep: both, one of them, or else the most likely
+// token. Top-p uses the probabilities of all tokens here, although it should only count those that top-k keeps. The
+// next pass reads the first token.
 struct Count {
     groups: u32,
 }
@@ -29,7 +29,7 @@ fn settle(@builtin(local_invocation_index) local: u32) {
     all = sum_of_all(all, local);
     if (local == 0u) {
         var pair = vec2<u32>(found.id, found.next_id);
-        // Without noise the two are the likeliest.
+        // Without noise the two best are the most likely ones.
         if (choice.rate != 0.0) {
             let second_is_kept = is_kept(all.before_second, all.mass, all.likelier_than_second);
             if (!is_kept(all.before_first, all.mass, all.likelier_than_first)) {
@@ -39,7 +39,7 @@ fn settle(@builtin(local_invocation_index) local: u32) {
             }
         }
         chosen[step.guess] = pair;
-        // What is no token is told, and another is read in its place.
+        // A missing token is reported, and another one is read in its place.
         ids[0] = select(pair.x, 0u, pair.x == NONE);
         step = Step(step.start + step.rows, 1u, step.guess + 1u);
     }

@@ -1,8 +1,8 @@
-// What a forward pass is of.
+// Position of a forward pass.
 struct Step {
-    // Tokens in the cache before it.
+    // Number of tokens in the cache before it.
     start: u32,
     rows: u32,
-    // Guesses that were chosen since somebody asked for some.
+    // Number of guesses chosen since the last request.
     guess: u32,
 }

@@ -1,5 +1,5 @@
-// A subgroup adds up what its threads have without memory between them. WGSL does not say which threads these are; that
-// they are neighbours is assumed here, and so it is in SwiftShader and lavapipe.
+// Subgroups sum their threads' values without shared memory. WGSL does not specify their threads. This code assumes
+// adjacent ones, which holds in SwiftShader and lavapipe.
 const HAS_SUBGROUPS = true;
 const SMALLEST_SUBGROUP = 4u;
 

@@ -1,5 +1,5 @@
-// Probability, not normalised: of some tokens, and of those of them that are likelier than each of the two best guesses;
-// and how many these are.
+// Unnormalised probability of a set of tokens, and of those in it that are more likely than each of the two best
+// guesses, with their numbers.
 struct Sums {
     mass: f32,
     before_first: f32,
@@ -20,7 +20,7 @@ fn added(a: Sums, b: Sums) -> Sums {
     );
 }
 
-// That of all 64 threads.
+// Adds the sums of all 64 threads.
 fn sum_of_all(own: Sums, local: u32) -> Sums {
     sums_of[local] = own;
     for (var span = 32u; span > 0u; span /= 2u) {

@@ -1,4 +1,4 @@
-// The largest logit of each piece of a row. A workgroup has as many pieces as threads, or fewer.
+// Computes the largest logit of each piece of a row. A workgroup has at most one piece per thread.
 @group(0) @binding(0) var<storage, read> logits: array<f32>;
 @group(0) @binding(1) var<storage, read_write> largest: array<f32>;
 @group(0) @binding(2) var<storage, read> choice: Choice;

@@ -1,20 +1,20 @@
-// A product of many rows of x. A workgroup has 32 of them, and of outputs as many, or 16 of each half where the
-// activation of one scales the other (GATED). It brings a few elements of all these to memory that its threads share, so
-// that a weight is decoded once for 32 rows; then each thread has four rows and four outputs, eight apart. More elements
-// at a time gain nothing in software, where a kernel takes the longer to compile the more memory is shared.
+// Product of many rows of x. A workgroup computes 32 rows and 32 outputs, or 16 outputs of each half if the activation
+// of one half scales the other (GATED). It copies a few elements of all these to workgroup memory, so a weight is
+// decoded once for 32 rows. Each thread then computes four rows and four outputs, eight apart. More elements at a time
+// are no faster in software rendering, where compile time grows with the size of workgroup memory.
 const ROWS = 32u;
 const OUTPUTS = 32u;
-// Vectors of four elements of a row at a time, and units of weights.
+// Number of vectors of four elements per row held at a time, and number of weight units.
 const COLUMNS = 4u;
 const UNITS = COLUMNS / PIECES;
-// From a column to the next one, so that threads which write neighbouring columns use different banks.
+// Distance between columns, chosen so that threads writing adjacent columns use different banks.
 const STRIDE = ROWS + 1u;
 
 var<workgroup> tile_of_x: array<vec4<f32>, COLUMNS * STRIDE>;
 var<workgroup> tile_of_weights: array<vec4<f32>, COLUMNS * STRIDE>;
 var<workgroup> squares: array<vec2<f32>, 64>;
 
-// A thread's four of a column.
+// Four values of a thread in a column.
 fn four_of_x(column: u32, own: u32) -> mat4x4<f32> {
     let at = column * STRIDE + own;
     return mat4x4<f32>(tile_of_x[at], tile_of_x[at + 8u], tile_of_x[at + 16u], tile_of_x[at + 24u]);
@@ -39,11 +39,11 @@ fn multiply(
     let half = shape.outputs / 2u;
     let first = (group.y * groups.x + group.x) * select(OUTPUTS, OUTPUTS / 2u, GATED);
     let first_row = group.z * ROWS;
-    // What a thread brings there.
+    // Column and row that a thread copies.
     let column = local % COLUMNS;
     let row = local / COLUMNS;
     var square = vec2<f32>();
-    // What it computes: of each of its rows four outputs.
+    // Results of a thread: four outputs for each of its rows.
     var sums = mat4x4<f32>();
     for (var unit = 0u; unit < shape.units; unit += UNITS) {
         let own_unit = unit + column / PIECES;
@@ -66,7 +66,7 @@ fn multiply(
             if (GATED && output >= OUTPUTS / 2u) {
                 own += half - OUTPUTS / 2u;
             }
-            // What is beyond the last is computed again.
+            // Outputs past the last one repeat it.
             let of_buffer = shape.first_row + min(own, shape.outputs - 1u);
             var pieces: array<vec4<f32>, PIECES>;
             if (unit + weight_unit < shape.units) {

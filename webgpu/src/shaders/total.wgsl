@@ -1,6 +1,6 @@
 var<workgroup> parts: array<f32, THREADS / SMALLEST_SUBGROUP>;
 
-// The sum of what a workgroup's threads have.
+// Sum of the values of all threads in a workgroup.
 fn total(part: f32, local: u32, size: u32) -> f32 {
     let sum_of_own = subgroup_sum(part);
     if (is_first_of_subgroup()) {
@@ -11,7 +11,7 @@ fn total(part: f32, local: u32, size: u32) -> f32 {
     for (var i = 0u; i < max(THREADS / size, 1u); i++) {
         sum += parts[i];
     }
-    // Nobody writes before all have read.
+    // All threads must have read before any writes again.
     workgroupBarrier();
     return sum;
 }

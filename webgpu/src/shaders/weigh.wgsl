@@ -1,4 +1,4 @@
-// What top-k and top-p ask of the two best guesses, of as many tokens as a workgroup has.
+// Computes the statistics of the two best guesses that top-k and top-p need, over a workgroup's tokens.
 struct Count {
     groups: u32,
 }

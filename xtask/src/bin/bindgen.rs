@@ -1,49 +1,35 @@
-//! `bindgen --target KIND --out-dir DIR [--out-name NAME] [--remove-name-section] MODULE`: wasm-bindgen's library
-//! behind those flags of its command line that xtask uses.
+//! wasm-bindgen's library with those flags of its command line that xtask uses.
 //!
 //! The command line itself brings a server, an HTTP client and its encryption along, for tests; without them a page is
 //! built minutes sooner.
-#![allow(clippy::print_stderr, reason = "a command-line tool talks to whoever runs it")]
 
-use std::process::ExitCode;
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, ensure};
+use clap::Parser;
 use wasm_bindgen_cli_support::Bindgen;
 
-fn main() -> ExitCode {
-    match generate(std::env::args().skip(1)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:?}");
-            ExitCode::FAILURE
-        }
-    }
+/// Adds JavaScript to a module of rustc for wasm32
+#[derive(Parser)]
+struct Options {
+    module: PathBuf,
+    #[arg(long)]
+    target: String,
+    #[arg(long)]
+    out_dir: PathBuf,
+    #[arg(long)]
+    out_name: Option<String>,
+    #[arg(long)]
+    remove_name_section: bool,
 }
 
-fn generate(mut arguments: impl Iterator<Item = String>) -> Result<()> {
+fn main() -> Result<()> {
+    let options = Options::parse();
+    ensure!(options.target == "web", "the target {} is not known here", options.target);
     let mut bindgen = Bindgen::new();
-    let mut folder = None;
-    while let Some(argument) = arguments.next() {
-        let mut value = || arguments.next().with_context(|| format!("{argument} needs a value"));
-        match argument.as_str() {
-            "--target" => {
-                match value()?.as_str() {
-                    "web" => bindgen.web(true)?,
-                    "no-modules" => bindgen.no_modules(true)?,
-                    other => bail!("the target {other} is not known here"),
-                };
-            }
-            "--remove-name-section" => {
-                bindgen.remove_name_section(true);
-            }
-            "--out-dir" => folder = Some(value()?),
-            "--out-name" => {
-                bindgen.out_name(&value()?);
-            }
-            module => {
-                bindgen.input_path(module);
-            }
-        }
+    bindgen.web(true)?.typescript(true).remove_name_section(options.remove_name_section).input_path(options.module);
+    if let Some(name) = &options.out_name {
+        bindgen.out_name(name);
     }
-    bindgen.typescript(true).generate(folder.context("--out-dir is missing")?)
+    bindgen.generate(options.out_dir)
 }

@@ -8,10 +8,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
-use crate::debian;
 use crate::process;
+use crate::system;
 use crate::workspace::Workspace;
 
 /// What the browser runs.
@@ -45,9 +45,7 @@ impl Compiler {
         let sentence = "Rust's wasm32-unknown-unknown target is needed to build the browser's half: install it with `rustup target add wasm32-unknown-unknown`";
         let sources = Path::new("/usr/lib/rustlib/src/rust/library/std");
         if !(sources.is_dir() && debian_tool("cargo").is_file()) {
-            ensure!(debian::can_install(), sentence);
-            println!("Installing Debian's Rust for wasm with apt-get.");
-            debian::install(&["rustc-web", "cargo-web", "rust-web-src"]).context(sentence)?;
+            system::install(&["rustc-web", "cargo-web", "rust-web-src"], sentence)?;
         }
         let linker = find_linker(workspace).context(sentence)?;
         Ok(Self::Debian { linker })

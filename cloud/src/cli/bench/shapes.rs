@@ -1,9 +1,10 @@
 //! What `outrider bench verify` measures.
 
 use clap::ValueEnum;
-use outrider_models::{ElementType, StoredModel};
-
-use crate::random_models::{LLAMA_7B, TINYLLAMA};
+use outrider_models::{
+    ElementType, StoredModel,
+    shapes::{LLAMA_7B, TINYLLAMA},
+};
 
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -10,6 +10,7 @@ use std::{
     time::Instant,
 };
 
+use outrider_control::engine_rates::EngineRates;
 use outrider_models::PageSource;
 use outrider_speculation::{
     judge::{Judgement, NextToken, judge},
@@ -20,7 +21,6 @@ use tokio::sync::oneshot;
 use super::{
     backend::{Answer, Backend},
     error::EngineError,
-    rates::Rates,
     settings::{EngineSettings, GuessPolicy, LEAST_BATCH_ROWS, OwnDraftPolicy},
     thread::{Job, Thread},
     told::Teller,
@@ -41,7 +41,7 @@ pub struct Engine {
     longest_text: usize,
     slots: Arc<Slots>,
     metrics: Arc<Metrics>,
-    pub(super) rates: Arc<Rates>,
+    pub(super) rates: Arc<EngineRates>,
     pub(super) own_draft: Option<OwnDraft>,
     pub(super) guesses: GuessPolicy,
     reads_branches: bool,
@@ -100,7 +100,7 @@ impl Engine {
         let metrics = Arc::new(Metrics::new(&settings, backend.name(), backend.batching()));
         let (jobs, queue) = mpsc::channel();
         let context = backend.config().context_length;
-        let rates = Arc::new(Rates::default());
+        let rates = Arc::new(EngineRates::default());
         let thread = Thread::new(backend, &settings, Arc::clone(&metrics), Arc::clone(&rates));
         let longest_text = thread.longest_text(context);
         std::thread::Builder::new().name("engine".to_owned()).spawn(move || thread.run(&queue))?;

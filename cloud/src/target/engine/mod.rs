@@ -8,24 +8,22 @@
 //! | part | what it decides |
 //! |---|---|
 //! | `schedule` | which tokens go into the next run |
-//! | `gather` | how long a run waits for sessions that are about to come back |
 //! | `memory` | whose cache may stay, within a budget of bytes |
 //! | `backend` | what a model has to do, wherever it runs |
 //! | `thread` | owns the model, does what the others say |
-//! | `rates` | what runs cost and what they gave: the prices by which sessions share it |
 //! | `own_draft` | the server's own draft model, an engine of its own |
 //! | `told` | the target's log-probabilities of tokens, for who asks |
 //! | `handle` | the way to the thread; judges where the backend gives rows |
+//!
+//! Prices of rows and the wait for sessions that are about to ask again are `outrider-control`'s.
 //!
 //! A session holds a [`ModelSlot`]. It costs a few hundred bytes and its tokens while it is idle: caches are parked.
 
 mod backend;
 mod error;
-mod gather;
 mod handle;
 mod memory;
 mod own_draft;
-mod rates;
 mod schedule;
 mod settings;
 mod thread;

@@ -8,8 +8,8 @@ use std::{sync::Arc, time::Instant};
 use outrider_codec::frame::SamplingParameters;
 use outrider_speculation::{
     Forward,
+    control::goodput::{Prices, RowCosts},
     judge::{NextToken, Round},
-    policy::goodput::{Prices, RowCosts},
     session::cloud::{OwnDrafts, Pass},
 };
 
@@ -64,10 +64,7 @@ impl Engine {
         let goodput = self.rates.goodput();
         let own_draft = self.own_draft.as_ref().map(|own| own.price(goodput));
         let rows = match self.guesses {
-            GuessPolicy::Paid => {
-                let added = self.rates.added();
-                RowCosts::of(|rows| goodput * added(rows))
-            }
+            GuessPolicy::Paid => self.rates.row_prices(),
             GuessPolicy::All => RowCosts::each(0.0),
         };
         Prices { rows, own_draft }
@@ -91,7 +88,7 @@ impl Drafter {
             return;
         }
         let round = Round::alone(SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 }, 0, text.len());
-        let forward = Forward { keep, tokens: silent.to_vec(), rows: 0 };
+        let forward = Forward::new(keep, silent.to_vec(), 0);
         self.slot.begin(Pass { forward, round: Arc::new(round), left: 1 });
         self.read.extend(silent);
     }
@@ -116,7 +113,7 @@ impl Drafter {
         let written = text.len();
         for _ in 0..(*count).min(room) {
             let keep = self.cut_back(&text);
-            let forward = Forward { keep, tokens: text[keep..].to_vec(), rows: 1 };
+            let forward = Forward::new(keep, text[keep..].to_vec(), 1);
             let round = Arc::new(Round::ahead(*sampling, *seed, text.len(), Vec::new()));
             let (is_short, began) = (forward.tokens.len() == 1, Instant::now());
             let NextToken::Token(token) = self.slot.judge(Pass { forward, round, left: 1 }).await?.next else { break };

@@ -25,7 +25,7 @@ fn engine(sessions: usize) -> Engine {
 }
 
 fn pass(keep: usize, tokens: &[u32], rows: usize) -> Forward {
-    Forward { keep, tokens: tokens.to_vec(), rows }
+    Forward::new(keep, tokens.to_vec(), rows)
 }
 
 fn text(seed: u32, len: usize) -> Vec<u32> {

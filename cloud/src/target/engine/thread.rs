@@ -12,6 +12,7 @@ use std::{
 };
 
 use bytesize::ByteSize;
+use outrider_control::{engine_rates::EngineRates, gathering::Gathering};
 use outrider_models::{Chunk, KvCache, PageSource};
 use outrider_speculation::{Forward, judge::Branch, session::cloud::Pass};
 use tokio::sync::oneshot;
@@ -19,9 +20,7 @@ use tokio::sync::oneshot;
 use super::{
     backend::{Answer, Backend},
     error::EngineError,
-    gather::Gathering,
     memory::Memory,
-    rates::Rates,
     schedule::{Piece, Schedule, most_rows},
     settings::EngineSettings,
 };
@@ -71,8 +70,10 @@ pub(super) struct Thread<B: Backend> {
     line: VecDeque<u64>,
     sequences: HashMap<u64, Sequence<B::Pages>>,
     gathering: Gathering,
+    /// The moment that the gathering's times count from.
+    started: Instant,
     metrics: Arc<Metrics>,
-    rates: Arc<Rates>,
+    rates: Arc<EngineRates>,
 }
 
 /// What the engine knows of a slot.
@@ -126,7 +127,7 @@ impl<P: PageSource> Sequence<P> {
 
     /// Goes on behind the branch that the tokens of the next pass go on with, if they do with one: it was accepted.
     fn follow(&mut self, forward: &Forward) {
-        let Forward { keep, tokens, rows } = forward;
+        let Forward { keep, tokens, rows, .. } = forward;
         let branches = mem::take(&mut self.branches);
         if branches.is_empty() {
             return;
@@ -168,7 +169,7 @@ struct Taken<P: PageSource> {
 }
 
 impl<B: Backend> Thread<B> {
-    pub(super) fn new(backend: B, settings: &EngineSettings, metrics: Arc<Metrics>, rates: Arc<Rates>) -> Self {
+    pub(super) fn new(backend: B, settings: &EngineSettings, metrics: Arc<Metrics>, rates: Arc<EngineRates>) -> Self {
         let budget = usize::try_from(settings.kv_memory.as_u64()).unwrap_or(usize::MAX);
         Self {
             empty: backend.new_cache(),
@@ -180,6 +181,7 @@ impl<B: Backend> Thread<B> {
             line: VecDeque::new(),
             sequences: HashMap::new(),
             gathering: Gathering::default(),
+            started: Instant::now(),
             metrics,
             rates,
         }
@@ -207,7 +209,7 @@ impl<B: Backend> Thread<B> {
             loop {
                 match queue.try_recv() {
                     Ok(job) => self.take(job),
-                    Err(TryRecvError::Empty) => match self.gathering.expected(Instant::now()) {
+                    Err(TryRecvError::Empty) => match self.gathering.expected(self.started.elapsed()) {
                         None => break,
                         Some(wait) => match queue.recv_timeout(wait) {
                             Ok(job) => self.take(job),
@@ -270,7 +272,7 @@ impl<B: Backend> Thread<B> {
                     return;
                 }
                 // Asked for, not heard of: a run may lie in between.
-                self.gathering.came(slot, asked);
+                self.gathering.came(slot, asked.saturating_duration_since(self.started));
                 let sequence = self.sequences.entry(slot).or_default();
                 sequence.client = Some(client);
                 sequence.passes.push_back(Waiting { pass, client, asked, ran: false, has_branches: false, answer });
@@ -393,7 +395,7 @@ impl<B: Backend> Thread<B> {
             let _ = waiting.answer.send(result);
         }
         if sequence.passes.is_empty() {
-            self.gathering.answered(slot, Instant::now());
+            self.gathering.answered(slot, self.started.elapsed());
         } else if !sequence.is_away {
             self.line.push_back(slot);
             self.memory.wait(slot);

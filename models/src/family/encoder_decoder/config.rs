@@ -1,48 +1,48 @@
-//! The shape and constants of a model with an encoder.
+//! Shape and constants of an encoder-decoder model.
 
 use super::super::{block::FeedForward, config::LARGEST_DIMENSION};
 use crate::error::{LoadError, invalid};
 
-/// The shape and constants of an encoder-decoder: T5's, in all of its versions.
+/// Shape and constants of an encoder-decoder: T5 in all versions.
 ///
-/// Positions are relative: nothing in the model bounds the length of a source or of a text. Attention in the encoder
-/// costs the square of a source's length, so whoever takes sources from others bounds them.
+/// Positions are relative, so the model does not bound the length of a source or text. Encoder attention is quadratic
+/// in the source length, so callers must bound untrusted sources.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EncoderDecoderConfig {
-    /// Number of token ids; a row of logits is this long. Sources and texts have the same ids.
+    /// Number of token ids, which is the length of a row of logits. Sources and texts share the ids.
     pub vocab_size: usize,
     /// Width of the residual streams.
     pub hidden_size: usize,
     /// Width inside the feed-forward parts.
     pub intermediate_size: usize,
-    /// Number of the encoder's blocks.
+    /// Number of encoder blocks.
     pub encoder_layers: usize,
-    /// Number of the decoder's blocks.
+    /// Number of decoder blocks.
     pub decoder_layers: usize,
-    /// Number of heads, of queries as of keys and values.
+    /// Number of heads, the same for queries, keys and values.
     pub heads: usize,
-    /// Width of a head. `heads × head_dim` need not be `hidden_size`.
+    /// Width of an attention head. `heads × head_dim` need not be `hidden_size`.
     pub head_dim: usize,
-    /// ε of the norms, which all are RMSNorm.
+    /// Constant ε of the norms, all of which are RMSNorm.
     pub norm_epsilon: f32,
-    /// What the feed-forward parts compute.
+    /// Kind of the feed-forward parts.
     pub feed_forward: FeedForward,
-    /// Buckets of relative positions. The encoder has half of them for each direction.
+    /// Number of relative position buckets. The encoder uses half of them for each direction.
     pub position_buckets: usize,
-    /// The distance in tokens from which on all are in the last bucket.
+    /// Distance in tokens from which on all positions share the last bucket.
     pub position_distance: usize,
-    /// Whether the output head is the embedding table.
+    /// True if the output head is the embedding table.
     pub tied_embeddings: bool,
-    /// What the last hidden state is multiplied by before the output head: 1/√hidden_size in T5 1.0, 1 in T5 1.1.
+    /// Factor of the last hidden state before the output head: 1/√hidden_size in T5 1.0, 1 in T5 1.1.
     pub output_scale: f32,
-    /// The token that a text begins with, before any of its own.
+    /// Token at the start of every text, before its own tokens.
     pub start_token_id: u32,
     /// Tokens that end a text.
     pub eos_token_ids: Vec<u32>,
 }
 
 impl EncoderDecoderConfig {
-    /// Checks what the loaders cannot see from tensor shapes.
+    /// Checks the settings that tensor shapes do not determine.
     pub(super) fn validate(&self) -> Result<(), LoadError> {
         let positive = [
             ("vocab_size", self.vocab_size),
@@ -64,7 +64,7 @@ impl EncoderDecoderConfig {
         if !(4..=LARGEST_DIMENSION).contains(&self.position_buckets) {
             return Err(invalid("relative position buckets", self.position_buckets, "between 4 and 2²⁴"));
         }
-        // The first half of the decoder's buckets has one distance each; the others spread over the rest.
+        // The first half of the decoder's buckets hold one distance each; the others cover the remaining distances.
         if !(self.position_buckets / 2 + 1..=LARGEST_DIMENSION).contains(&self.position_distance) {
             let expected = "above half of the buckets, at most 2²⁴";
             return Err(invalid("relative position distance", self.position_distance, expected));
@@ -82,7 +82,7 @@ impl EncoderDecoderConfig {
         Ok(())
     }
 
-    /// Elements of all heads' queries, of their keys and of their values.
+    /// Number of elements in all heads' queries; that of keys and of values is the same.
     pub(crate) fn attention_width(&self) -> usize {
         self.heads * self.head_dim
     }

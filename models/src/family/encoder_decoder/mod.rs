@@ -1,10 +1,10 @@
-//! What describes a model with an encoder.
+//! Descriptions of encoder-decoder models.
 //!
-//! | file | what it says |
+//! | file | contents |
 //! |---|---|
 //! | `config` | shape and constants |
-//! | `weights` | the weights: fields, shapes, and names in files |
-//! | `t5` | what T5's files say of it |
+//! | `weights` | list of weights: fields, shapes, and names in files |
+//! | `t5` | settings in T5's files |
 
 pub(crate) mod config;
 pub(super) mod t5;

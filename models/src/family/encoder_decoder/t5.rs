@@ -1,7 +1,7 @@
-//! T5 (Raffel et al. 2020, <https://arxiv.org/abs/1910.10683>): RMSNorm before each part, no biases, scores as they
-//! are, and a learned number added to each by head and relative position. T5 1.0 has ReLU and a tied head behind a
-//! scale; T5 1.1 and Flan-T5 have gated GELU (Shazeer 2020, <https://arxiv.org/abs/2002.05202>) and a head of their
-//! own.
+//! Family of T5 1.0, T5 1.1 and Flan-T5: RMSNorm before each part, no biases, unscaled attention scores, and a learned
+//! bias for each head and relative position (Raffel et al. 2020, <https://arxiv.org/abs/1910.10683>). T5 1.0 has ReLU
+//! and a tied head with scaled input. T5 1.1 and Flan-T5 have gated GELU (Shazeer 2020,
+//! <https://arxiv.org/abs/2002.05202>) and a separate head.
 
 use serde_json::json;
 
@@ -25,7 +25,7 @@ use crate::error::{LoadError, invalid};
 /// `model_type` in `config.json`, and `general.architecture` in GGUF files.
 pub(in super::super) const T5: &str = "t5";
 
-/// What GGUF files cannot say, and llama.cpp computes with.
+/// Maximum relative distance in llama.cpp, which GGUF files do not store.
 const DISTANCE: usize = 128;
 
 const GATED: FeedForward = FeedForward::Gated(Activation::GeluTanh);
@@ -34,7 +34,7 @@ const PLAIN: FeedForward = FeedForward::Plain(Activation::Relu);
 const SPELLING: Spelling = Spelling {
     names: &[],
     aliases: &["shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"],
-    // Old files have a bias of cross-attention, which nobody computes.
+    // Old files have an unused bias of cross-attention.
     unused: &["EncDecAttention.relative_attention_bias.weight", "cross_attn_rel_b.weight"],
     norms_less_one: false,
     transposed: false,
@@ -49,7 +49,8 @@ impl Description for EncoderDecoderConfig {
         let hidden_size: usize = keys.required("d_model")?;
         let encoder_layers = keys.required("num_layers")?;
         let feed_forward = feed_forward(&keys)?;
-        // Tied heads are scaled. Files of newer versions of transformers call all heads tied, and say it outright.
+        // Tied heads have scaled inputs. Files of newer transformers versions declare all heads tied and state the
+        // scaling separately.
         let tied = keys.get("tie_word_embeddings")?.unwrap_or(true);
         let is_scaled = keys.get("scale_decoder_outputs")?.unwrap_or(tied);
         let config = Self {
@@ -75,7 +76,7 @@ impl Description for EncoderDecoderConfig {
         keys.only("is_encoder_decoder", &[json!(true)])?;
         keys.only("is_decoder", &[json!(false)])?;
         keys.only("quantization_config", &[])?;
-        // The longest source that it was trained with, and how weights were drawn.
+        // Training settings: maximum source length, dropout, initialization.
         for without_effect in ["n_positions", "dropout_rate", "initializer_factor"] {
             keys.get::<serde_json::Value>(without_effect)?;
         }
@@ -90,7 +91,7 @@ impl Description for EncoderDecoderConfig {
             Some(other) => return Err(invalid("general.architecture", other, "text")),
             None => return Err(LoadError::MissingSetting { key: "general.architecture".to_owned() }),
         }
-        // There are no rotary positions.
+        // The layout is irrelevant because T5 has no rotary positions.
         let settings = &Settings::new(settings, T5, RopeLayout::HalfSplit);
         let [embedding, _] = EMBEDDING;
         let rows = shape_of(embedding).and_then(|shape| shape.first().copied());
@@ -98,7 +99,7 @@ impl Description for EncoderDecoderConfig {
         let (heads, head_dim) =
             (settings.required("attention.head_count")?, settings.required("attention.key_length")?);
         let encoder_layers = settings.required("block_count")?;
-        // What says the same again says the same.
+        // Redundant settings must agree with those above.
         let again = [("vocab_size", rows), ("attention.head_count_kv", heads), ("attention.value_length", head_dim)];
         for (key, value) in again {
             if let Some(found) = settings.integer(key)?.filter(|&found| found != value) {
@@ -132,7 +133,7 @@ impl Description for EncoderDecoderConfig {
             start_token_id: u32::try_from(start).map_err(|_| invalid("decoder_start_token_id", start, "a token id"))?,
             eos_token_ids: settings.token("tokenizer.ggml.eos_token_id")?.into_iter().collect(),
         };
-        // The same ε by its other name, and the longest source that it was trained with.
+        // A second name of ε, and the maximum source length in training.
         for without_effect in ["attention.layer_norm_epsilon", "context_length"] {
             settings.get(without_effect);
         }
@@ -146,8 +147,8 @@ impl Description for EncoderDecoderConfig {
         container: Container,
         stored: &dyn Fn(&WeightName) -> Option<String>,
     ) -> Result<Option<(WeightName, usize)>, LoadError> {
-        // A head that is stored is used, as the reference implementation does. Where none is and one should be, it is
-        // missed.
+        // A stored head takes precedence, as in the reference implementation. An untied model without a stored head
+        // fails later with a missing tensor.
         if container == Container::HuggingFace {
             self.tied_embeddings &= stored(&WeightName::plain(HEAD[0], HEAD[1], 0)).is_none();
         }
@@ -158,7 +159,7 @@ impl Description for EncoderDecoderConfig {
         EncoderDecoderWeights::gather(self, source)
     }
 
-    /// Takes which tokens begin and end a text from `generation_config.json`, as transformers does.
+    /// Applies `generation_config.json`: the tokens that begin and end a text, as transformers does.
     fn amend(&mut self, file: Beside<'_>) -> Result<(), LoadError> {
         let GenerationConfig { eos_token_id, decoder_start_token_id } = GenerationConfig::read(file)?;
         if let Some(ids) = eos_token_id {
@@ -178,20 +179,20 @@ fn only_t5(what: &'static str, found: &str) -> Result<(), LoadError> {
     }
 }
 
-/// "gated-gelu" means the approximation by tanh, as transformers knows.
+/// Feed-forward kind of `feed_forward_proj`. "gated-gelu" means the tanh approximation, as in transformers.
 fn feed_forward(keys: &Keys) -> Result<FeedForward, LoadError> {
     let (feed_forward, activation) = match keys.get::<String>("feed_forward_proj")?.as_deref() {
         None | Some("relu") => (PLAIN, "relu"),
         Some("gated-gelu") => (GATED, "gelu_new"),
         Some(other) => return Err(unsupported("feed_forward_proj", &json!(other))),
     };
-    // What follows from it, in files of newer versions.
+    // Derived settings in files of newer versions.
     keys.only("dense_act_fn", &[json!(activation)])?;
     keys.only("is_gated_act", &[json!(feed_forward == GATED)])?;
     Ok(feed_forward)
 }
 
-/// What the last hidden state is multiplied by.
+/// Factor of the last hidden state before the output head.
 fn output_scale(is_scaled: bool, hidden_size: usize) -> f32 {
     if is_scaled { 1.0 / (hidden_size as f32).sqrt() } else { 1.0 }
 }

@@ -1,4 +1,4 @@
-//! The weights of a model with an encoder, in one list, with their names in GGUF files and in checkpoints.
+//! Weights of an encoder-decoder model in one list, with their names in GGUF files and in checkpoints.
 
 use super::{
     super::{
@@ -8,80 +8,80 @@ use super::{
     config::EncoderDecoderConfig,
 };
 
-/// All weights, with `M` for each of the matrices, which are `[outputs, inputs]`.
+/// All weights of an encoder-decoder, with `M` for matrices, which are `[outputs, inputs]`.
 #[derive(Debug)]
 pub(crate) struct EncoderDecoderWeights<M> {
-    /// `[vocab_size, hidden_size]`, of sources and of texts; also the output head if `head` is absent.
+    /// Embeddings of sources and texts, `[vocab_size, hidden_size]`; also the output head if `head` is absent.
     pub(crate) embedding: M,
     pub(crate) encoder: Encoder<M>,
     pub(crate) decoder: Decoder<M>,
-    /// `[vocab_size, hidden_size]`.
+    /// Output head, `[vocab_size, hidden_size]`; absent if tied.
     pub(crate) head: Option<M>,
 }
 
-/// What reads a source.
+/// Weights of the encoder.
 #[derive(Debug)]
 pub(crate) struct Encoder<M> {
-    /// What is added to scores by relative position in every block, `[buckets, heads]`.
+    /// Relative position bias of attention scores, shared by all blocks, `[buckets, heads]`.
     pub(crate) bias: M,
-    /// The blocks: attention, then the feed-forward part.
+    /// Blocks: attention, then the feed-forward part.
     pub(crate) layers: Vec<(Attention<M>, FeedForwardPart<M>)>,
-    /// Scales of the last norm.
+    /// Scales of the final norm.
     pub(crate) norm: Vec<f32>,
 }
 
-/// What writes a text.
+/// Weights of the decoder.
 #[derive(Debug)]
 pub(crate) struct Decoder<M> {
-    /// As the encoder's.
+    /// Relative position bias of self-attention scores, shared by all blocks, `[buckets, heads]`.
     pub(crate) bias: M,
-    /// The blocks.
+    /// Decoder blocks, in order.
     pub(crate) layers: Vec<DecoderLayer<M>>,
-    /// Scales of the last norm.
+    /// Scales of the final norm.
     pub(crate) norm: Vec<f32>,
 }
 
-/// One of the decoder's blocks.
+/// Weights of a decoder block.
 #[derive(Debug)]
 pub(crate) struct DecoderLayer<M> {
-    /// Attention to the text.
+    /// Self-attention over the text.
     pub(crate) own: Attention<M>,
-    /// Attention to the source.
+    /// Cross-attention over the source.
     pub(crate) cross: Attention<M>,
     pub(crate) feed_forward: FeedForwardPart<M>,
 }
 
-/// Attention, with the norm before it.
+/// Weights of attention, with the norm before it.
 #[derive(Debug)]
 pub(crate) struct Attention<M> {
-    /// Scales of the norm.
+    /// Scales of the norm before attention.
     pub(crate) norm: Vec<f32>,
     pub(crate) query: M,
     pub(crate) key: M,
     pub(crate) value: M,
-    /// Leads all heads' contexts back to the residual stream.
+    /// Output projection of all heads.
     pub(crate) output: M,
 }
 
-/// A feed-forward part, with the norm before it.
+/// Weights of a feed-forward part, with the norm before it.
 #[derive(Debug)]
 pub(crate) struct FeedForwardPart<M> {
-    /// Scales of the norm.
+    /// Scales of the norm before this part.
     pub(crate) norm: Vec<f32>,
-    /// Makes what the activation turns into the gate.
+    /// Gate projection, the input of the activation; absent in plain parts.
     pub(crate) gate: Option<M>,
-    /// Makes what the gate scales, or what the activation takes where there is no gate.
+    /// Up projection: multiplied by the gate, or the input of the activation in plain parts.
     pub(crate) up: M,
-    /// Leads what is left back to the residual stream.
+    /// Down projection to the residual stream.
     pub(crate) down: M,
 }
 
-/// A weight's name in GGUF, and in a checkpoint. `{}` stands for the number of a block.
+/// Name of a weight in GGUF and in a checkpoint. `{}` stands for the number of a block.
 type Names = [&'static str; 2];
 
 pub(super) const EMBEDDING: Names = ["token_embd.weight", "shared.weight"];
 pub(super) const HEAD: Names = ["output.weight", "lm_head.weight"];
-/// By this a GGUF file shows that there are gates.
+/// Tensor whose presence in a GGUF file shows that the model is gated.
 pub(super) const FIRST_GATE: &str = "enc.blk.0.ffn_gate.weight";
 
 const ENCODER_BIAS: Names =
@@ -91,7 +91,7 @@ const DECODER_BIAS: Names =
     ["dec.blk.0.attn_rel_b.weight", "decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"];
 const DECODER_NORM: Names = ["dec.output_norm.weight", "decoder.final_layer_norm.weight"];
 
-/// Norm, query, key, value and output.
+/// Names of norm, query, key, value and output.
 const ENCODER_OWN: [Names; 5] = [
     ["enc.blk.{}.attn_norm.weight", "encoder.block.{}.layer.0.layer_norm.weight"],
     ["enc.blk.{}.attn_q.weight", "encoder.block.{}.layer.0.SelfAttention.q.weight"],
@@ -114,7 +114,7 @@ const DECODER_CROSS: [Names; 5] = [
     ["dec.blk.{}.cross_attn_o.weight", "decoder.block.{}.layer.1.EncDecAttention.o.weight"],
 ];
 
-/// Norm, gate, up with a gate, up without, and down.
+/// Names of norm, gate, gated up, plain up, and down.
 const ENCODER_FEED_FORWARD: [Names; 5] = [
     ["enc.blk.{}.ffn_norm.weight", "encoder.block.{}.layer.1.layer_norm.weight"],
     ["enc.blk.{}.ffn_gate.weight", "encoder.block.{}.layer.1.DenseReluDense.wi_0.weight"],
@@ -130,7 +130,7 @@ const DECODER_FEED_FORWARD: [Names; 5] = [
     ["dec.blk.{}.ffn_down.weight", "decoder.block.{}.layer.2.DenseReluDense.wo.weight"],
 ];
 
-/// Asks `source` for weights of a model of this shape.
+/// Requests for the weights of one model from a source.
 struct Asking<'a, S> {
     config: &'a EncoderDecoderConfig,
     source: &'a mut S,
@@ -141,7 +141,7 @@ impl<S: WeightSource> Asking<'_, S> {
         self.source.matrix(WeightName::plain(gguf, hugging_face, block), shape)
     }
 
-    /// Scales of a norm.
+    /// Scales of an RMSNorm.
     fn norm(&mut self, [gguf, hugging_face]: Names, block: usize) -> Result<Vec<f32>, S::Error> {
         self.source.vector(WeightName::plain(gguf, hugging_face, block), [self.config.hidden_size])
     }
@@ -182,9 +182,9 @@ impl<S: WeightSource> Asking<'_, S> {
 }
 
 impl<M> EncoderDecoderWeights<M> {
-    /// Asks `source` for the weights of a model of this shape, always in the same order.
+    /// Requests the weights of a model from `source`, always in the same order.
     ///
-    /// The number of blocks that a file claims is believed only as far as the source has them.
+    /// Requests stop at the first missing weight, so a false number of blocks in a file costs nothing.
     pub(super) fn gather<S: WeightSource<Matrix = M>>(
         config: &EncoderDecoderConfig,
         source: &mut S,

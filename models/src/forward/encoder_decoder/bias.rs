@@ -1,40 +1,41 @@
-//! What is added to scores by relative position: a learned number for each head and bucket of distances (Raffel et al.
-//! 2020, section 2.1, <https://arxiv.org/abs/1910.10683>).
+//! Relative position bias of attention scores: a learned number per head and bucket of distances (Raffel et al. 2020,
+//! section 2.1, <https://arxiv.org/abs/1910.10683>).
 //!
-//! With B buckets in a direction and E = ⌊B/2⌋, a distance d below E has the bucket d; others share buckets whose
-//! widths grow with the logarithm, up to the distance D from which on all are in the last:
+//! With B buckets per direction and E = ⌊B/2⌋, a distance d below E has bucket d. Greater distances share buckets whose
+//! widths grow logarithmically, up to distance D, from which on all share the last bucket:
 //!
 //! ```text
 //! bucket(d) = min(B − 1, E + ⌊ln(d / E) / ln(D / E) · (B − E)⌋)      in f32, as the reference implementation
 //! ```
 //!
-//! The decoder has one direction, the encoder two with half of the buckets each, those of keys behind the query last.
+//! The decoder has one direction. The encoder has two with half of the buckets each: first keys before the query, then
+//! keys after it.
 
 use super::super::linear::Linear;
 use crate::family::encoder_decoder::config::EncoderDecoderConfig;
 
-/// Which keys a query sees.
+/// Keys visible to a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
-    /// Those before it: the decoder's.
+    /// Keys up to the query: in the decoder.
     Before,
-    /// All: the encoder's.
+    /// All keys: in the encoder.
     Both,
 }
 
-/// The learned numbers of an encoder or of a decoder.
+/// Relative position bias of an encoder or a decoder.
 #[derive(Debug)]
 pub(super) struct RelativeBias {
     /// shape: [buckets, heads]
     values: Vec<f32>,
     heads: usize,
-    /// The least distance of each bucket of a direction, or of the next that has one; ascending.
+    /// Smallest distance whose bucket is at least this one, for each bucket of a direction; ascending.
     starts: Vec<usize>,
     direction: Direction,
 }
 
 impl RelativeBias {
-    /// `table` is `[buckets, heads]`.
+    /// Creates the bias from `table`, `[buckets, heads]`.
     pub(super) fn new(table: &Linear, config: &EncoderDecoderConfig, direction: Direction) -> Self {
         let mut values = Vec::new();
         let buckets = config.position_buckets;
@@ -45,8 +46,8 @@ impl RelativeBias {
         Self { values, heads: config.heads, starts, direction }
     }
 
-    /// Writes what is added to the scores of keys `−reach` to `reach − 1` tokens behind the query:
-    /// `[heads, 2 · reach]`. What is behind a query that sees only what is before it is left as it is.
+    /// Writes the bias for keys at relative positions −`reach` to `reach` − 1: `[heads, 2 · reach]`. For the direction
+    /// [`Before`](Direction::Before), entries of later keys are left as they are.
     pub(super) fn lay_out(&self, reach: usize, out: &mut Vec<f32>) {
         out.resize(self.heads * 2 * reach, 0.0);
         let mut put = |index: usize, bucket: usize| {
@@ -76,11 +77,11 @@ impl Direction {
     }
 }
 
-/// The least distance of each of `buckets`, at least two. No distance of the decoder's reaches 2²⁴, which is exact in
-/// f32.
+/// Smallest distance with at least each bucket, for `buckets` ≥ 2. Distances in the decoder stay below 2²⁴, so they are
+/// exact in f32.
 fn starts(buckets: usize, last: usize) -> Vec<usize> {
     let start = |bucket: usize| {
-        // Buckets do not fall with the distance.
+        // Bisection works because buckets grow with the distance.
         let (mut below, mut found) = (0, last);
         while below < found {
             let middle = below + (found - below) / 2;
@@ -94,7 +95,7 @@ fn starts(buckets: usize, last: usize) -> Vec<usize> {
     (0..buckets).map(start).collect()
 }
 
-/// The bucket of a distance, of so many in a direction; from the distance `last` on all are in the last.
+/// Bucket of a distance, out of `buckets` per direction. From distance `last` on it is the last one.
 fn bucket_of(distance: usize, buckets: usize, last: usize) -> usize {
     let exact = buckets / 2;
     if distance < exact {
@@ -125,7 +126,7 @@ mod tests {
         encoder_behind: Vec<usize>,
     }
 
-    /// A bias of one head whose numbers are those of its buckets.
+    /// Bias of one head in which each bucket's value is its number.
     fn numbered(table: &Table, direction: Direction) -> RelativeBias {
         let values = (0..table.buckets).map(|bucket| bucket as f32).collect();
         let starts = starts(table.buckets / direction.count(), table.distance);

@@ -1,4 +1,4 @@
-//! The decoder over a packed, ragged batch of texts, each with its source.
+//! Decoder over a packed, ragged batch of texts, each with its source.
 
 use super::{
     super::{
@@ -15,15 +15,15 @@ use crate::{
 };
 
 impl EncoderDecoder {
-    /// Runs the tokens of all chunks through the decoder together and gives, for each chunk, a row of logits and the
-    /// hidden state it comes from per wanted position.
+    /// Runs the tokens of all chunks through the decoder. For each chunk, returns logits and the last hidden state at
+    /// every requested position.
     ///
-    /// The logits of a position have the same bits however its text's tokens were grouped into calls, whatever other
-    /// chunks there were, and on every machine. Where no logits are wanted, the last block computes keys and values
-    /// only. `scratch` is as for [`Model::forward_with`](crate::Model::forward_with).
+    /// The logits of a position have the same bits on every machine, for every grouping of tokens into calls and every
+    /// batch. For rows without requested logits, the last block computes only keys and values. `scratch` is as in
+    /// [`Model::forward_with`](crate::Model::forward_with).
     ///
     /// # Errors
-    /// [`ModelError`] says which chunk is wrong and how. The caches are then as they were.
+    /// [`ModelError`] names the invalid chunk and the cause. The caches are then unchanged.
     pub fn forward_with<'s>(
         &self,
         batch: &mut [SourceChunk<'_>],
@@ -34,7 +34,7 @@ impl EncoderDecoder {
             if !source.cache.is_of(&self.pages) {
                 return Err(ModelError::SourceMismatch { chunk });
             }
-            // Relative positions have no end.
+            // Relative positions do not limit the length of a text.
             text.check(chunk, LARGEST_DIMENSION, vocab_size, &self.pages)?;
             if text.cache.branches.unread().next().is_some() {
                 return Err(ModelError::Branch { chunk, branch: 1 });
@@ -52,17 +52,17 @@ impl EncoderDecoder {
         Ok(BatchLogits { rows, ends: &scratch.ends })
     }
 
-    /// [`forward_with`](Self::forward_with) in memory of its own.
+    /// Variant of [`forward_with`](Self::forward_with) that allocates its own memory.
     ///
     /// # Errors
-    /// The same.
+    /// As for [`forward_with`](Self::forward_with).
     pub fn forward(&self, batch: &mut [SourceChunk<'_>]) -> Result<Vec<Logits>, ModelError> {
         let mut scratch = Scratch::default();
         let logits = self.forward_with(batch, &mut scratch)?;
         Ok(logits.iter().map(|chunk| chunk.to_logits()).collect())
     }
 
-    /// Stages keys and values in the texts' caches; leaves the wanted logits and their hidden states.
+    /// Stages keys and values in the texts' caches; leaves requested logits and hidden states in `scratch`.
     fn run_decoder(&self, batch: &mut [SourceChunk<'_>], scratch: &mut Scratch) {
         scratch.logits.clear();
         scratch.final_hidden.clear();
@@ -76,7 +76,7 @@ impl EncoderDecoder {
             rows.norm(&own.norm);
             rows.keys_and_values(own);
             stage(index, rows.scratch, batch);
-            // In the last block, only rows that lead to logits matter beyond their keys and values.
+            // In the last block, rows without requested logits only need keys and values.
             let is_last = index + 1 == decoder.layers.len();
             if is_last && rows.scratch.wanted.len() < rows.scratch.spans.len() {
                 if rows.scratch.wanted.is_empty() {
@@ -96,7 +96,7 @@ impl EncoderDecoder {
     }
 }
 
-/// Puts the keys and values of the rows into their texts' caches.
+/// Stages the keys and values of all rows in their texts' caches.
 fn stage(layer: usize, scratch: &Scratch, batch: &mut [SourceChunk<'_>]) {
     let width = scratch.key.len() / scratch.tokens.len();
     let mut first = 0;
@@ -108,7 +108,7 @@ fn stage(layer: usize, scratch: &Scratch, batch: &mut [SourceChunk<'_>]) {
 }
 
 impl Scratch {
-    /// Lets each row see the whole of its text's source.
+    /// Makes the whole source visible to each row of its text.
     fn see_sources(&mut self, batch: &[SourceChunk<'_>]) {
         self.source_spans.clear();
         let seen = |span: &RowSpan| RowSpan { visible: batch[span.sequence].source.len(), ..*span };

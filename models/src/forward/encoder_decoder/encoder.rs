@@ -1,4 +1,4 @@
-//! The encoder: from a source's tokens to what the decoder attends to.
+//! Encoder: from a source's tokens to keys and values for the decoder.
 
 use super::{
     super::{cache::KvCache, scratch::Scratch},
@@ -11,20 +11,19 @@ use crate::{
 };
 
 impl EncoderDecoder {
-    /// Encodes sources together. T5's sources end with a token that says so (`</s>`, 1), which the caller appends.
+    /// Encodes several sources in one pass. T5's sources end with the token `</s>` (id 1), which the caller appends.
     ///
-    /// The tokens of all form one matrix in the linear layers; a source's keys and values have the same bits whatever
-    /// other sources there are.
+    /// All tokens form one matrix in the linear layers. The keys and values of a source have the same bits whatever
+    /// other sources are encoded with it.
     ///
-    /// A source has to be encoded as a whole, since each of its tokens sees all. `scratch` takes about
-    /// `4 × tokens × (6 × hidden_size + 2 × intermediate_size)` bytes, and attention the square of a source's length in
-    /// time.
+    /// A source must be encoded as a whole, because each token attends to all others. `scratch` needs about `4 × tokens
+    /// × (6 × hidden_size + 2 × intermediate_size)` bytes. Attention takes time quadratic in the source length.
     ///
     /// # Errors
-    /// [`ModelError::EmptySource`] and [`ModelError::TokenOutOfRange`], whose chunk is the source.
+    /// [`ModelError::EmptySource`] and [`ModelError::TokenOutOfRange`], in which `chunk` is the source's index.
     pub fn encode_with(&self, sources: &[&[u32]], scratch: &mut Scratch) -> Result<Vec<Source>, ModelError> {
         let vocab_size = self.config.vocab_size;
-        // Keys and values of one encoder block, and those that stay.
+        // Caches of one encoder block, and the caches that become the sources.
         let (mut caches, mut encoded) = (Vec::new(), Vec::new());
         for (index, tokens) in sources.iter().enumerate() {
             if tokens.is_empty() {
@@ -51,13 +50,13 @@ impl EncoderDecoder {
         Ok(complete.collect())
     }
 
-    /// [`encode_with`](Self::encode_with) of one source, in memory of its own.
+    /// Variant of [`encode_with`](Self::encode_with) for one source that allocates its own memory.
     ///
     /// # Errors
-    /// The same.
+    /// As for [`encode_with`](Self::encode_with).
     pub fn encode(&self, tokens: &[u32]) -> Result<Source, ModelError> {
         let sources = self.encode_with(&[tokens], &mut Scratch::default())?;
-        // One comes for each.
+        // The result has one entry per source.
         sources.into_iter().next().ok_or(ModelError::EmptySource { source_index: 0 })
     }
 
@@ -84,7 +83,7 @@ impl EncoderDecoder {
     }
 }
 
-/// Puts the keys and values of the rows into their sequences' caches.
+/// Stages the keys and values of all rows in their sequences' caches.
 fn stage(layer: usize, scratch: &Scratch, caches: &mut [KvCache]) {
     let width = scratch.key.len() / scratch.spans.len();
     let mut first = 0;
@@ -96,7 +95,7 @@ fn stage(layer: usize, scratch: &Scratch, caches: &mut [KvCache]) {
 }
 
 impl Scratch {
-    /// Takes the rows of sources, each of which sees the whole of its own.
+    /// Lays out the rows of sources; each row sees its whole source.
     fn lay_out_sources(&mut self, sources: &[&[u32]]) {
         self.tokens.clear();
         self.spans.clear();

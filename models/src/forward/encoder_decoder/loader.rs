@@ -1,4 +1,4 @@
-//! A model with an encoder from its files.
+//! Loading of encoder-decoder models from files.
 
 use std::io::Read;
 
@@ -14,12 +14,12 @@ use crate::{
 impl EncoderDecoder {
     /// Loads a GGUF file of architecture `t5`, from the reader's position to its end.
     ///
-    /// Such a file does not say at which distance the last bucket of relative positions begins; 128 tokens are assumed,
-    /// as llama.cpp does. A file without an output head has a tied one, whose input is scaled as in T5 1.0.
+    /// GGUF files do not store the distance of the last relative position bucket; 128 tokens are assumed, as in
+    /// llama.cpp. A file without an output head has a tied head with the input scale of T5 1.0.
     ///
     /// # Errors
-    /// Any file gives a model or a [`LoadError`], never a panic. Features that are not implemented are refused, and so
-    /// are settings that are not known, by their names.
+    /// Any file gives a model or a [`LoadError`], never a panic. Features that are not implemented and unknown settings
+    /// are rejected by name.
     pub fn from_gguf<R: Read>(reader: &mut R) -> Result<Self, LoadError> {
         let (config, weights) = read_gguf::<EncoderDecoderConfig, LinearBuilder>(reader, None)?;
         Ok(Self::new(config, weights))
@@ -27,7 +27,7 @@ impl EncoderDecoder {
 
     /// Loads a Hugging Face checkpoint from the bytes of `config.json` and `model.safetensors`.
     ///
-    /// Weights: F32, F16 or BF16; products are computed in f32.
+    /// Weights may be F32, F16 or BF16; products are computed in f32.
     ///
     /// # Errors
     /// As for [`from_gguf`](Self::from_gguf).
@@ -38,8 +38,8 @@ impl EncoderDecoder {
         Ok(Self::new(config, weights))
     }
 
-    /// Opens what [`Model::open`](crate::Model::open) opens, of a model with an encoder: a `.gguf` file, a
-    /// `.safetensors` file with `config.json` next to it, or a folder that holds a checkpoint in one file or several.
+    /// Opens a model with an encoder at the same kinds of paths as [`Model::open`](crate::Model::open): a `.gguf` file,
+    /// a `.safetensors` file with `config.json` next to it, or a checkpoint folder with one or several weight files.
     ///
     /// # Errors
     /// As for [`from_gguf`](Self::from_gguf), and [`LoadError::UnknownFormat`] for other paths.

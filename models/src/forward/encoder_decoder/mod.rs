@@ -1,13 +1,13 @@
-//! Models with an encoder: from a source to its keys and values, from a text and its source to logits.
+//! Forward passes of encoder-decoder models: from a source to keys and values, from a text and its source to logits.
 //!
-//! | file | what it does |
+//! | file | contents |
 //! |---|---|
-//! | `bias` | what is added to scores by relative position |
+//! | `bias` | relative position bias of attention scores |
 //! | `parts` | attention and feed-forward parts, over the rows of all sequences |
-//! | `model` | weights, sources and chunks |
-//! | `encoder` | the tokens of sources to keys and values for the decoder |
-//! | `decoder` | chunks of texts to logits |
-//! | `loader` | a model from its files |
+//! | `model` | model, sources and chunks |
+//! | `encoder` | from source tokens to keys and values for the decoder |
+//! | `decoder` | from chunks of texts to logits |
+//! | `loader` | loading from files |
 
 mod bias;
 mod decoder;

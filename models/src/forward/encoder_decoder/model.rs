@@ -1,4 +1,4 @@
-//! A model with an encoder, and what its forward passes are given.
+//! Encoder-decoder model, and the inputs of its forward passes.
 
 use super::{
     super::{
@@ -12,10 +12,10 @@ use crate::family::encoder_decoder::{
     weights::{Attention, DecoderLayer, EncoderDecoderWeights, FeedForwardPart},
 };
 
-/// A model with an encoder: T5 1.0, T5 1.1 and Flan-T5.
+/// Encoder-decoder model: T5 1.0, T5 1.1 and Flan-T5.
 ///
-/// Weights only. [`encode`](Self::encode) makes a [`Source`] of the tokens that are read; what a text has seen of
-/// itself is in a [`KvCache`], as with a [`Model`](crate::Model).
+/// Holds weights only. [`encode`](Self::encode) creates a [`Source`] from the input tokens. The state of a text is in a
+/// [`KvCache`], as for a [`Model`](crate::Model).
 ///
 /// ```no_run
 /// # use outrider_models::{Chunk, EncoderDecoder, SourceChunk};
@@ -35,58 +35,58 @@ pub struct EncoderDecoder {
     pub(super) weights: EncoderDecoderWeights<Linear>,
     pub(super) encoder_bias: RelativeBias,
     pub(super) decoder_bias: RelativeBias,
-    /// What caches of texts and of sources consist of.
+    /// Pages for caches of texts and of sources.
     pub(super) pages: HostPages,
-    /// Those of one block of the encoder.
+    /// Pages for the cache of one encoder block.
     pub(super) encoder_pages: HostPages,
 }
 
-/// An encoded source: keys and values of its tokens for the cross-attention of every decoder block.
+/// Encoded source: keys and values of its tokens for the cross-attention of every decoder block.
 ///
-/// It does not change. Any number of texts may have the same source, each with its own cache.
+/// A source is immutable. Any number of texts may share it, each with its own cache.
 #[derive(Debug, Clone)]
 pub struct Source {
     pub(super) cache: KvCache,
 }
 
 impl Source {
-    /// The number of its tokens.
+    /// Number of source tokens.
     #[must_use]
     pub fn len(&self) -> usize {
         self.cache.len()
     }
 
-    /// Whether there is none; the encoder gives no such source.
+    /// Returns whether the source is empty, which is never true for sources from the encoder.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.cache.is_empty()
     }
 
-    /// Its memory in bytes: `8 × decoder_layers × heads × head_dim` a token, in whole pages.
+    /// Size in bytes: `8 × decoder_layers × heads × head_dim` per token, rounded up to whole pages.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.cache.bytes()
     }
 }
 
-/// One text's part in a batch, and what it attends to besides itself.
+/// Part of one text in a batch, and its source.
 #[derive(Debug)]
 pub struct SourceChunk<'a> {
-    /// The source, which has to be the same for all of the text.
+    /// Source of the text, the same in all of its chunks.
     pub source: &'a Source,
-    /// Tokens that follow those in the text's cache, where logits are wanted. The first token of a text is
+    /// New tokens of the text and the positions of requested logits. The first token of a text is
     /// [`start_token_id`](EncoderDecoderConfig::start_token_id).
     pub text: Chunk<'a>,
 }
 
 impl EncoderDecoder {
-    /// Shape and constants.
+    /// Shape and constants of the model.
     #[must_use]
     pub fn config(&self) -> &EncoderDecoderConfig {
         &self.config
     }
 
-    /// An empty cache for a text of this model.
+    /// Creates an empty cache for a text of this model.
     #[must_use]
     pub fn new_cache(&self) -> KvCache {
         KvCache::new(self.pages.clone())
@@ -104,7 +104,7 @@ impl EncoderDecoder {
         self.weights.head.as_ref().unwrap_or(&self.weights.embedding)
     }
 
-    /// Multiplications for one token of a source, attention apart.
+    /// Multiplications per source token, except those of attention scores and contexts.
     pub(super) fn encoder_multiplications(&self) -> usize {
         let blocks: usize =
             self.weights.encoder.layers.iter().map(|(own, part)| of_attention(own) + of_feed_forward(part)).sum();
@@ -113,7 +113,7 @@ impl EncoderDecoder {
         blocks + self.weights.decoder.layers.iter().map(cross).sum::<usize>()
     }
 
-    /// Multiplications for one token of a text, attention apart.
+    /// Multiplications per text token, except those of attention scores and contexts.
     pub(super) fn decoder_multiplications(&self) -> usize {
         let block = |layer: &DecoderLayer<Linear>| {
             let cross = layer.cross.query.multiplications() + layer.cross.output.multiplications();

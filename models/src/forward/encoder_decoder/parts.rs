@@ -1,4 +1,4 @@
-//! The parts of blocks, over the rows of all sequences: each adds to the residual stream what it makes of its norm.
+//! Parts of blocks, over the rows of all sequences. Each part adds its output to the residual stream.
 
 use super::{
     super::{
@@ -24,25 +24,25 @@ use crate::{
     },
 };
 
-/// What rows attend to.
+/// Sequence that rows attend to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sight {
-    /// Their own sequence, by relative position: [`Scratch::spans`].
+    /// The rows' own sequence, with relative position bias: [`Scratch::spans`].
     Own,
-    /// Another, whatever the positions: [`Scratch::source_spans`].
+    /// The source, without bias: [`Scratch::source_spans`].
     Source,
 }
 
-/// The rows of a forward pass on their way through the blocks.
+/// Rows of a forward pass while they move through the blocks.
 pub(super) struct Rows<'p> {
     pub(super) config: &'p EncoderDecoderConfig,
     pub(super) scratch: &'p mut Scratch,
-    /// How far [`Scratch::bias`] reaches.
+    /// Largest distance that [`Scratch::bias`] covers.
     reach: usize,
 }
 
 impl<'p> Rows<'p> {
-    /// The rows that have been laid out in `scratch`, as embeddings.
+    /// Embeds the tokens that are laid out in `scratch`.
     pub(super) fn new(
         config: &'p EncoderDecoderConfig,
         scratch: &'p mut Scratch,
@@ -56,27 +56,27 @@ impl<'p> Rows<'p> {
         Self { config, scratch, reach }
     }
 
-    /// Norms the residual stream, for the products that follow.
+    /// Computes the norm of the residual stream, input of the following products.
     pub(super) fn norm(&mut self, scales: &[f32]) {
         let Scratch { hidden, normed, .. } = &mut *self.scratch;
         rms_norm(hidden, scales, self.config.norm_epsilon, normed);
     }
 
-    /// Makes queries of what has been normed.
+    /// Computes queries from the normed rows.
     pub(super) fn queries(&mut self, attention: &Attention<Linear>) {
         let Scratch { normed, query, activations, .. } = &mut *self.scratch;
         products(normed, activations, [(&attention.query, query)]);
     }
 
-    /// Makes keys and values of what has been normed.
+    /// Computes keys and values from the normed rows.
     pub(super) fn keys_and_values(&mut self, attention: &Attention<Linear>) {
         let Scratch { normed, key, value, activations, .. } = &mut *self.scratch;
         products(normed, activations, [(&attention.key, key), (&attention.value, value)]);
     }
 
-    /// `hidden += output(softmax(queries · keysᵀ + bias) · values)`. Scores are not scaled.
+    /// Computes `hidden += output(softmax(queries · keysᵀ + bias) · values)`. Scores are not scaled.
     ///
-    /// `page(sequence, page, head)` gives a head's part of a page.
+    /// `page(sequence, page, head)` returns a head's part of a page.
     pub(super) fn attend<'c>(
         &mut self,
         attention: &Attention<Linear>,
@@ -97,7 +97,7 @@ impl<'p> Rows<'p> {
         add_assign(hidden, projected);
     }
 
-    /// `hidden += feed_forward(norm(hidden))`.
+    /// Computes `hidden += feed_forward(norm(hidden))`.
     pub(super) fn feed_forward(&mut self, part: &FeedForwardPart<Linear>) {
         self.norm(&part.norm);
         let Scratch { hidden, normed, projected, gate, up, activations, .. } = &mut *self.scratch;
@@ -118,8 +118,8 @@ impl<'p> Rows<'p> {
         add_assign(hidden, projected);
     }
 
-    /// Leaves the logits of the rows, `[rows, vocab_size]`, and the scaled hidden states that they are made of,
-    /// `[rows, hidden_size]`.
+    /// Computes the logits of the rows, `[rows, vocab_size]`, and the scaled hidden states they come from, `[rows,
+    /// hidden_size]`.
     pub(super) fn logits(&mut self, norm: &[f32], head: &Linear) {
         let Scratch { hidden, final_hidden, activations, logits, .. } = &mut *self.scratch;
         rms_norm(hidden, norm, self.config.norm_epsilon, final_hidden);

@@ -21,12 +21,12 @@ use super::{
 };
 use crate::{
     Forward,
+    control::goodput::{CandidateRates, Prices},
     judge::{
         Judgement, NextToken, Round,
         rules::Rule,
         unscaled::{self, Transport},
     },
-    policy::goodput::{CandidateRates, Prices},
 };
 
 /// A generation under way.
@@ -343,7 +343,7 @@ impl Generation {
                 }
             },
         };
-        Some(Pass { forward: Forward { keep: self.cached, tokens, rows }, round, left })
+        Some(Pass { forward: Forward::new(self.cached, tokens, rows), round, left })
     }
 
     /// The cache has read the committed tokens up to a length; nothing else follows.

@@ -23,8 +23,8 @@ use super::{
     target::{OFFER_TAIL, Offer},
 };
 use crate::{
+    control::goodput::{CandidateRates, LEAST, Prices},
     judge::Branch,
-    policy::goodput::{CandidateRates, LEAST, Prices},
 };
 
 /// The longest that a pass is held, whatever patience an edge asks for.
@@ -208,7 +208,7 @@ impl GuessQueue {
 
     /// How many guesses are worth their rows and what each costs besides, or one now and then that is not.
     fn worth(&self, prices: &Prices, besides: f64, most: usize) -> usize {
-        self.rates.first.drafts_paid(&prices.rows, besides, most).max(self.probe(most))
+        prices.rows.paid(self.rates.first.get(), besides, most).max(self.probe(most))
     }
 
     /// How many are judged whatever they cost.
@@ -228,7 +228,7 @@ impl GuessQueue {
         let compares = judged > 0 || !self.ahead.is_empty();
         self.unmeasured = if compares { 0 } else { self.unmeasured + 1 };
         if self.judges_own {
-            self.rates.first.observe(accepted, accepted < judged);
+            self.rates.first.observe_run(accepted, accepted < judged);
         }
         let mut branched = 0;
         for (&token, position) in tokens.iter().zip(length..) {

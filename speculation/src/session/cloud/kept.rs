@@ -4,7 +4,7 @@ use outrider_codec::frame::Frame;
 
 /// The most bytes that are kept of what may not have arrived. A round's evidence may be more; the session cannot be
 /// resumed then.
-pub const MAX_KEPT_BYTES: usize = 4 * 1024 * 1024;
+pub(crate) const MAX_KEPT_BYTES: usize = 4 * 1024 * 1024;
 
 /// The round of frames that answer none: above all, so that no Draft shows their arrival.
 pub(super) const NO_ROUND: u32 = u32::MAX;

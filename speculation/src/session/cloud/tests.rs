@@ -137,25 +137,25 @@ fn answer_by(session: &mut CloudSession, rows: &[&[f32]]) {
 fn a_round_feeds_the_last_token_and_the_drafts() {
     let mut session = greeted();
     session.handle_frame(&prompt(1, &[0, 1, 2]));
-    assert_eq!(forward(&mut session), Forward { keep: 0, tokens: vec![0, 1], rows: 0 });
+    assert_eq!(forward(&mut session), Forward::new(0, vec![0, 1], 0));
     // The drafts come while the prompt is being read.
     session.handle_frame(&draft(1, 0, &[3, 4]));
     assert_eq!(session.poll(), None);
     answer(&mut session, &[]);
-    assert_eq!(forward(&mut session), Forward { keep: 2, tokens: vec![2, 3, 4], rows: 3 });
+    assert_eq!(forward(&mut session), Forward::new(2, vec![2, 3, 4], 3));
     answer(&mut session, &[3, 5, 6]);
     let verdict = Verdict { generation: 1, round: 0, accepted: 1, next: Next::Token(5), finish: None };
     assert_eq!(sent(&mut session), Frame::Verdict(verdict));
     assert_eq!(session.poll(), None);
     // 0 1 2 3 are in the cache, the rejected 4 is cut, 5 is new.
     session.handle_frame(&draft(1, 1, &[6]));
-    assert_eq!(forward(&mut session), Forward { keep: 4, tokens: vec![5, 6], rows: 2 });
+    assert_eq!(forward(&mut session), Forward::new(4, vec![5, 6], 2));
     answer(&mut session, &[6, 0]);
     let verdict = Verdict { generation: 1, round: 1, accepted: 1, next: Next::Token(0), finish: None };
     assert_eq!(sent(&mut session), Frame::Verdict(verdict));
     // Four of six tokens are there: a draft of one leaves a place for the cloud's own.
     session.handle_frame(&draft(1, 2, &[1]));
-    assert_eq!(forward(&mut session), Forward { keep: 6, tokens: vec![0, 1], rows: 2 });
+    assert_eq!(forward(&mut session), Forward::new(6, vec![0, 1], 2));
     answer(&mut session, &[1, 2]);
     let verdict = Verdict { generation: 1, round: 2, accepted: 1, next: Next::Token(2), finish: Some(Finish::Length) };
     assert_eq!(sent(&mut session), Frame::Verdict(verdict));
@@ -177,10 +177,10 @@ fn an_accepted_end_of_text_is_the_last_token() {
 fn cloud_only_streams_until_the_end() {
     let mut session = greeted();
     session.handle_frame(&Frame::Generate(request(1, &[0, 1])).encode());
-    assert_eq!(forward(&mut session), Forward { keep: 0, tokens: vec![0, 1], rows: 1 });
+    assert_eq!(forward(&mut session), Forward::new(0, vec![0, 1], 1));
     answer(&mut session, &[4]);
     assert_eq!(sent(&mut session), Frame::Tokens(Tokens::one(1, 2, 4, None)));
-    assert_eq!(forward(&mut session), Forward { keep: 2, tokens: vec![4], rows: 1 });
+    assert_eq!(forward(&mut session), Forward::new(2, vec![4], 1));
     answer(&mut session, &[7]);
     assert_eq!(sent(&mut session), Frame::Tokens(Tokens::one(1, 3, 7, Some(Finish::Eos))));
     assert_eq!(session.poll(), None);
@@ -319,7 +319,7 @@ fn a_cancelled_pass_is_dropped_and_a_new_generation_starts_from_nothing() {
     session.handle_frame(&Frame::Generate(request(2, &[5])).encode());
     assert_eq!(session.poll(), None, "one pass at a time");
     answer(&mut session, &[3]);
-    assert_eq!(forward(&mut session), Forward { keep: 0, tokens: vec![5], rows: 1 });
+    assert_eq!(forward(&mut session), Forward::new(0, vec![5], 1));
     session.handle_frame(&Frame::Cancel { generation: 1 }.encode());
     answer(&mut session, &[3]);
     assert_eq!(sent(&mut session), Frame::Tokens(Tokens::one(2, 1, 3, None)));
@@ -343,12 +343,12 @@ fn passed_tokens_that_come_while_the_prompt_is_read_are_fed_with_the_drafts() {
     for stream in [0, 2] {
         let mut session = greeted();
         session.handle_frame(&prompt(1, &[0, 1, 2]));
-        assert_eq!(forward(&mut session), Forward { keep: 0, tokens: vec![0, 1], rows: 0 });
+        assert_eq!(forward(&mut session), Forward::new(0, vec![0, 1], 0));
         let draft = draft_with(&[], if stream > 0 { &[] } else { &[5] });
         session.handle_frame(&Frame::Draft(Draft { passed: vec![3, 4], stream, ..draft }).encode());
         answer(&mut session, &[]);
         let (tokens, rows) = if stream > 0 { (vec![2, 3, 4], 1) } else { (vec![2, 3, 4, 5], 2) };
-        assert_eq!(forward(&mut session), Forward { keep: 2, tokens, rows });
+        assert_eq!(forward(&mut session), Forward::new(2, tokens, rows));
         answer(&mut session, &[5, 6][..rows]);
         match sent(&mut session) {
             Frame::Verdict(verdict) => assert_eq!((verdict.accepted, verdict.next), (1, Next::Token(6))),
@@ -363,13 +363,13 @@ fn lossy_rounds_reach_the_end_and_feed_all_but_the_last_draft() {
     let mut session = greeted();
     session.handle_frame(&with_rule("lossy", SCHEME));
     session.handle_frame(&draft(1, 0, &[1, 2]));
-    assert_eq!(forward(&mut session), Forward { keep: 0, tokens: vec![0, 1], rows: 2 });
+    assert_eq!(forward(&mut session), Forward::new(0, vec![0, 1], 2));
     answer(&mut session, &[1, 2]);
     let verdict = Verdict { generation: 1, round: 0, accepted: 2, next: Next::Nothing, finish: None };
     assert_eq!(sent(&mut session), Frame::Verdict(verdict));
     // The second was not fed: its row comes with the next round.
     session.handle_frame(&draft(1, 1, &[3, 4, 5, 6]));
-    assert_eq!(forward(&mut session), Forward { keep: 2, tokens: vec![2, 3, 4, 5], rows: 4 });
+    assert_eq!(forward(&mut session), Forward::new(2, vec![2, 3, 4, 5], 4));
     answer(&mut session, &[3, 4, 5, 6]);
     let verdict = Verdict { generation: 1, round: 1, accepted: 4, next: Next::Nothing, finish: Some(Finish::Length) };
     assert_eq!(sent(&mut session), Frame::Verdict(verdict));
@@ -383,7 +383,7 @@ fn a_round_of_no_drafts_gives_a_token_under_every_rule() {
         let rule = RuleParameters { number: Rule::new(info.name, info.default).unwrap().number(), parameter };
         session.handle_frame(&Frame::Prompt(Prompt { rule, ..Prompt::exact(SCHEME, request(1, &[0])) }).encode());
         session.handle_frame(&draft(1, 0, &[]));
-        assert_eq!(forward(&mut session), Forward { keep: 0, tokens: vec![0], rows: 1 });
+        assert_eq!(forward(&mut session), Forward::new(0, vec![0], 1));
         answer(&mut session, &[3]);
         let verdict = Verdict { generation: 1, round: 0, accepted: 0, next: Next::Token(3), finish: None };
         assert_eq!(sent(&mut session), Frame::Verdict(verdict), "{}", info.name);
@@ -410,7 +410,7 @@ fn drafts_that_lie_about_what_passed_are_invalid() {
     let mut session = greeted();
     session.handle_frame(&prompt(1, &[0]));
     session.handle_frame(&Frame::Draft(Draft { passed: vec![1; 4], ..draft_with(&[], &[2]) }).encode());
-    assert_eq!(forward(&mut session), Forward { keep: 0, tokens: vec![0, 1, 1, 1, 1, 2], rows: 2 });
+    assert_eq!(forward(&mut session), Forward::new(0, vec![0, 1, 1, 1, 1, 2], 2));
 }
 
 #[test]
@@ -446,7 +446,7 @@ fn statistics_that_are_not_the_drafts_are_malformed() {
         session.handle_frame(&with_rule(rule, SCHEME));
         session.handle_frame(&Frame::Draft(draft_with(&statistics, &[3])).encode());
         if is_right {
-            assert_eq!(forward(&mut session), Forward { keep: 0, tokens: vec![0], rows: 1 }, "{rule}: {name}");
+            assert_eq!(forward(&mut session), Forward::new(0, vec![0], 1), "{rule}: {name}");
         } else {
             assert_eq!(error(&mut session), (0, ErrorCode::Malformed, true), "{rule}: {name}");
         }

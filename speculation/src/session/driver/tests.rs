@@ -199,7 +199,7 @@ impl Platform for Shared {
 impl DraftModel for Shared {
     type Error = &'static str;
 
-    async fn forward(&mut self, forward: &Forward, _: Option<TopK>) -> Result<Vec<DraftRow<'_>>, &'static str> {
+    async fn forward(&mut self, forward: &Forward) -> Result<Vec<DraftRow<'_>>, &'static str> {
         let mut world = self.0.borrow_mut();
         world.overlooked += world.down.len();
         drop(world);

@@ -18,7 +18,8 @@ use super::{
 };
 use crate::{
     Forward,
-    policy::gate::{Gate, Held},
+    control::observation::Observation,
+    draft::gate::{Gate, Held},
 };
 
 mod chosen;
@@ -173,7 +174,7 @@ impl Drafting {
         // The row of the last bonus token is there to be had where the token before it has not been read yet.
         let rows = 1 + usize::from(open.drafter.wants_bonus_row() && tokens.len() > 1);
         open.phase = Phase::AwaitsLogits(rows);
-        Some(Forward { keep: self.cached, tokens, rows })
+        Some(Forward::new(self.cached, tokens, rows))
     }
 
     /// Seals the open round and sends it.
@@ -320,7 +321,7 @@ impl Drafting {
         open.number += u32::from(left == 1);
         let since_last = self.streamed_at.map(|last| now.saturating_sub(last));
         self.streamed_at = Some(now);
-        ledger.streamed(self.planner.token_streamed(since_last));
+        ledger.streamed(self.planner.observe(Observation::Streamed(since_last)));
     }
 
     /// Whether the target writes alone.
@@ -440,7 +441,7 @@ impl Drafting {
         text.write(round.drafter.ids()[..accepted].iter().copied().chain(token));
         let evidence = round.explained(&settlement);
         let (record, times) = ledger.round(&mut round, &settlement, received, alone);
-        ledger.estimated(self.planner.round_done(&times));
+        ledger.estimated(self.planner.observe(Observation::Round(times)));
         if !goes_on {
             self.begin_round(round.number + 1, round.drafter, text);
         }

@@ -6,6 +6,7 @@ use crate::{draft::DraftError, judge::unscaled::Incompatible};
 
 /// Why a session of the edge has failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum EdgeError {
     /// The server's bytes are no frame.
     #[error("the server sent bytes that are no frame: {0}")]
@@ -59,6 +60,7 @@ impl EdgeError {
 
 /// Why a generation cannot start. The session is as it was.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum StartError {
     /// The handshake is not done, or a generation is under way, or the session is closed.
     #[error("the session is not idle")]

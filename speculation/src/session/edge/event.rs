@@ -42,6 +42,7 @@ pub enum Event {
 
 /// Tokens committed by one verdict; or without one, tokens that passed or that the target wrote alone.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Committed {
     /// Ids and where each came from.
     pub tokens: Vec<(u32, Origin)>,

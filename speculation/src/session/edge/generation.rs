@@ -262,7 +262,7 @@ impl Writer {
     fn teach(self, lessons: &mut Lessons) {
         match self {
             Self::Rounds(drafting) => drafting.teach(lessons),
-            Self::Ahead(guessing) => lessons.pace = Some(guessing.into_pace()),
+            Self::Ahead(guessing) => lessons.ahead = Some(guessing.into_controller()),
             Self::Target => {}
         }
     }

@@ -27,8 +27,12 @@ use super::{
 };
 use crate::{
     Choice, Chosen, Forward,
+    control::{
+        ahead::{AheadController, Goal},
+        observation::{Answer, Observation},
+        plan::Mode,
+    },
     draft::DraftError,
-    policy::ahead::{Answer, Goal, Pace},
     sample::{Distribution, SharedNoise},
     study::{evidence::TokenEvidence, statistics::AheadRecord},
 };
@@ -54,7 +58,7 @@ pub(super) struct Guessing {
     branches: usize,
     /// Whether to guess second candidates; `None`: by what is measured.
     wants_branches: Option<bool>,
-    pace: Pace,
+    controller: AheadController,
     candidates: Candidates,
     /// Whether what each guess was drawn from is told.
     tells_evidence: bool,
@@ -120,12 +124,12 @@ impl Guessing {
         lessons: &mut Lessons,
     ) -> Result<Self, ParameterError> {
         let scheme = Scheme::new(SchemeParameters::Coupled, ends.draft.vocab_size)?;
-        let mut pace = lessons.pace.take().unwrap_or_else(|| Pace::new(ahead.fixed));
+        let mut controller = lessons.ahead.take().unwrap_or_else(|| AheadController::new(ahead.fixed));
         if let Some(handshake) = lessons.handshake.take() {
-            pace.connected(handshake);
+            controller.observe(Observation::Handshake(handshake));
         }
         let goal = if ends.server.limits.fewest_passes { Goal::Passes } else { ahead.goal };
-        pace.next_generation(ahead.fixed, goal, !ends.server.limits.own_draws);
+        controller.next_generation(ahead.fixed, goal, !ends.server.limits.own_draws);
         Ok(Self {
             generation,
             sampling: settings.draft_sampling(),
@@ -135,7 +139,7 @@ impl Guessing {
             context: ends.draft.context_length as usize,
             branches: ends.server.limits.max_branches.into(),
             wants_branches: ahead.branches,
-            pace,
+            controller,
             candidates: Candidates::default(),
             tells_evidence: ahead.evidence,
             told_patience: 0,
@@ -148,8 +152,8 @@ impl Guessing {
     }
 
     /// What has been measured, for the next generation.
-    pub(super) fn into_pace(self) -> Pace {
-        self.pace
+    pub(super) fn into_controller(self) -> AheadController {
+        self.controller
     }
 
     /// The connection is another: what was under way may be lost.
@@ -172,11 +176,11 @@ impl Guessing {
     /// What is to be done next, if anything.
     pub(super) fn next_step(&mut self, text: &Text, now: Duration) -> Option<Step> {
         let policy = self.policy(text);
-        if !self.pace.rests() {
+        if !self.rests() {
             self.candidates.branch(policy);
         }
         let next = self.next_draft(text);
-        let (plan, to_come) = (self.pace.plan(), next.is_some());
+        let (plan, to_come) = (self.controller.plan(), next.is_some());
         let patience = plan.patience_on_the_wire();
         if let Some(run) = self.candidates.send(text.len(), plan.group, next, policy) {
             return Some(Step::Tell(self.tell(run, patience, now)));
@@ -195,7 +199,8 @@ impl Guessing {
         let at = next.filter(|_| self.draft.is_none())?;
         if self.candidates.is_on_line(at) {
             if let Some(Busy { since, drafts, frames: 1 }) = busy {
-                self.pace.told(now.saturating_sub(since), drafts as usize);
+                let took = now.saturating_sub(since);
+                self.controller.observe(Observation::Framed { took, drafts: drafts as usize });
             }
             self.busy = Some(Busy { since: now, drafts: 1, frames: 0 });
         }
@@ -203,7 +208,7 @@ impl Guessing {
         let same = self.cached.iter().zip(&fed).take_while(|(cached, id)| cached == id).count();
         // The row of the last one is wanted.
         let keep = same.min(fed.len() - 1);
-        let forward = Forward { keep, tokens: fed[keep..].to_vec(), rows: 1 };
+        let forward = Forward::new(keep, fed[keep..].to_vec(), 1);
         self.cached = fed;
         self.draft = Some(DraftUnderWay { began: now, at, is_stale: false });
         Some(Step::Forward(forward))
@@ -211,18 +216,24 @@ impl Guessing {
 
     /// Behind what another draft is of use, if any is: a server with room for it, a text and a draft model that go on.
     fn next_draft(&self, text: &Text) -> Option<Option<Key>> {
-        if self.pace.rests() {
+        if self.rests() {
             return None;
         }
         self.candidates.next(self.policy(text), |id| text.is_end(id))
     }
 
+    /// Whether nothing is guessed for now.
+    fn rests(&self) -> bool {
+        self.controller.plan().mode == Mode::Alone
+    }
+
     fn policy(&self, text: &Text) -> Policy {
         // The last token is the target's own in any case.
         let room = text.length_limit().saturating_sub(text.len() + 1);
+        let plan = self.controller.plan();
         Policy {
-            lead: self.pace.lead(),
-            rates: self.pace.rates(),
+            lead: plan.lead,
+            rates: plan.rates,
             branches: if self.is_branching() { self.branches } else { 0 },
             most: self.most,
             depth: room.min(self.context.saturating_sub(text.len())),
@@ -231,7 +242,7 @@ impl Guessing {
 
     /// Whether second candidates are guessed.
     fn is_branching(&self) -> bool {
-        self.branches > 0 && self.wants_branches.unwrap_or_else(|| self.pace.branches())
+        self.branches > 0 && self.wants_branches.unwrap_or_else(|| self.controller.plan().branches)
     }
 
     /// A frame of guesses.
@@ -245,7 +256,8 @@ impl Guessing {
         if !ids.is_empty()
             && let Some(since) = self.corrected.take()
         {
-            self.pace.reacted(now.saturating_sub(since), ids.len());
+            let after = now.saturating_sub(since);
+            self.controller.observe(Observation::Corrected { after, drafts: ids.len() });
         }
         let count = ids.len() as u8;
         // Every id is below V.
@@ -264,7 +276,7 @@ impl Guessing {
         let Some(DraftUnderWay { began, at, is_stale }) = self.draft.take() else { return Ok(Reaction::Wait) };
         row.check(books.text.vocab_size())?;
         let time = now.saturating_sub(began);
-        self.pace.drafted(time, 1);
+        self.controller.observe(Observation::Drafted { took: time, count: 1 });
         books.ledger.guessed(time);
         if !is_stale {
             let q = Distribution::new(row.logits, &self.sampling).map_err(DraftError::from)?;
@@ -293,7 +305,8 @@ impl Guessing {
     /// How many guesses may go on where the line ends until a group is whole; at least 1.
     fn missing_of_a_group(&self, text: &Text) -> usize {
         let (policy, length) = (self.policy(text), self.candidates.line_length());
-        let group = self.pace.plan().group.max(if self.pace.wants_a_group() { TRIED } else { 1 });
+        let plan = self.controller.plan();
+        let group = plan.group.max(if plan.tries_group { TRIED } else { 1 });
         let left = group.saturating_sub(self.candidates.unsent());
         let room = policy.lead.min(policy.depth).saturating_sub(length);
         left.min(room).min(policy.most.saturating_sub(self.candidates.len())).max(1)
@@ -309,7 +322,7 @@ impl Guessing {
         let Some(DraftUnderWay { began, mut at, is_stale }) = self.draft.take() else { return Ok(Reaction::Wait) };
         check_chosen(chosen, books.text.vocab_size())?;
         let (time, drafts) = (now.saturating_sub(began), chosen.len() as u32);
-        self.pace.drafted(time, chosen.len());
+        self.controller.observe(Observation::Drafted { took: time, count: chosen.len() });
         let time = time / drafts;
         if let Some(busy) = &mut self.busy {
             busy.drafts = drafts;
@@ -361,7 +374,7 @@ impl Guessing {
             if judged && !was_sent {
                 return Err(EdgeError::ImpossibleVerdict { what: "it accepts a guess that was not made" });
             }
-            self.pace.compared(candidates, right);
+            self.controller.observe(Observation::Compared { candidates, right });
             is_right &= right == Some(0);
             let right = right.filter(|which| *which < guesses);
             if guesses > 0 {
@@ -388,29 +401,28 @@ impl Guessing {
         let pass = Duration::from_micros(100) * tokens.pass;
         let is_first = books.ledger.awaited(received.at).filter(|_| !pass.is_zero());
         if let Some(after) = is_first {
-            self.pace.began(after, pass);
+            self.controller.observe(Observation::FirstToken { after, pass });
         }
         if let Some(answer) = self.frames.hear(tokens.heard, received.at, pass) {
-            self.pace.answered(answer);
+            self.controller.observe(Observation::Answered(answer));
         }
         if !pass.is_zero() {
             if tokens.own {
-                self.pace.passed_by_itself(pass);
+                self.controller.observe(Observation::PassedAlone(pass));
             } else {
                 // The first reads the prompt; where second candidates are judged as well the line says too little.
                 let is_told = is_first.is_none() && !self.is_branching();
                 let at_hand = is_told.then(|| self.frames.reach.saturating_sub(before));
-                self.pace.passed(pass, tokens.accepted.into(), at_hand);
+                let accepted = tokens.accepted.into();
+                self.controller.observe(Observation::Passed { took: pass, accepted, at_hand });
             }
         }
         if !is_right {
             self.frames.forget_guesses();
-            self.corrected = (!self.pace.rests()).then_some(received.at);
+            self.corrected = (!self.rests()).then_some(received.at);
         }
-        let has_news = self.pace.written(tokens.ids.len(), received.at);
-        if has_news || tokens.finish.is_some() {
-            books.ledger.paced(AheadRecord { branches: self.is_branching(), ..self.pace.record() });
-        }
+        self.controller.observe(Observation::Written { tokens: tokens.ids.len(), now: received.at });
+        books.ledger.paced(AheadRecord { branches: self.is_branching(), ..AheadRecord::from(&self.controller) });
         books.ledger.wrote(tokens.ids.len(), received.at);
         Ok(Committed { tokens: committed, evidence, round: None })
     }

@@ -11,20 +11,20 @@ use outrider_codec::{
 
 use super::settings::Speculation;
 use crate::{
-    draft::conformal::Conformal,
-    judge::rules::Rule,
-    policy::{
-        ahead::Pace,
-        control::{Bonus, ControlParameters, Controller},
-        gate::Gate,
+    control::{
+        ahead::AheadController,
+        rounds::{Bonus, ControlParameters, RoundController},
     },
+    draft::conformal::Conformal,
+    draft::gate::Gate,
+    judge::rules::Rule,
 };
 
 /// What generations have learned, in rounds and ahead of texts.
 #[derive(Debug, Default)]
 pub(super) struct Lessons {
     pub(super) rounds: Option<Learned>,
-    pub(super) pace: Option<Pace>,
+    pub(super) ahead: Option<AheadController>,
     /// How long the last handshake took, until a generation has learned it.
     pub(super) handshake: Option<Duration>,
     pub(super) thresholds: Thresholds,
@@ -44,7 +44,7 @@ pub(super) struct Thresholds {
 #[derive(Debug)]
 pub(super) struct Learned {
     circumstances: Circumstances,
-    pub(super) controller: Controller,
+    pub(super) controller: RoundController,
 }
 
 /// What acceptance and times depend on: under other ones they have to be learned anew.
@@ -68,7 +68,7 @@ impl Learned {
         let circumstances = Circumstances::new(speculation, sampling, server);
         let earlier = earlier.filter(|earlier| earlier.circumstances == circumstances);
         let mut learned =
-            earlier.unwrap_or_else(|| Self { controller: Controller::new(circumstances.control), circumstances });
+            earlier.unwrap_or_else(|| Self { controller: RoundController::new(circumstances.control), circumstances });
         learned.controller.next_generation();
         learned
     }

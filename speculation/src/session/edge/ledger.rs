@@ -4,9 +4,9 @@ use core::time::Duration;
 
 use super::{event::Origin, flight::SentRound, reaction::Received, settings::Mode, text::Text, verdict::Settlement};
 use crate::{
+    control::{observation::RoundTimes, rounds::Estimates},
     draft::conformal::Conformal,
     judge::rules::Rule,
-    policy::control::{Estimates, RoundTimes},
     study::{
         explanation::Explanation,
         statistics::{AheadRecord, Guarantee, RoundRecord, Statistics, milliseconds},

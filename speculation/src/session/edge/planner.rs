@@ -17,13 +17,17 @@ use super::{
     text::Text,
 };
 use crate::{
+    control::{
+        observation::Observation,
+        plan::Mode,
+        rounds::{Advice, Estimates, Outlook},
+    },
     draft::DraftError,
-    judge::rules::{Need, Statistic},
-    policy::{
-        control::{Advice, Estimates, Move, Outlook, RoundTimes},
+    draft::{
         gate::{Doubt, Gate},
         heads::{HeadError, Heads, TokenFeatures},
     },
+    judge::rules::{Need, Statistic},
     sample::Distribution,
 };
 
@@ -80,10 +84,8 @@ impl Planner {
         if self.gate.is_cascade() {
             return None;
         }
-        match self.learned.controller.next_move() {
-            Move::Stream { tokens } => Some(tokens),
-            Move::Draft => None,
-        }
+        let plan = self.learned.controller.next_plan();
+        (plan.mode == Mode::Alone).then_some(plan.stream)
     }
 
     /// Whether another token is to be drafted, or to pass, before the frame is sent; the text would be so long without
@@ -212,15 +214,9 @@ impl Planner {
         }
     }
 
-    /// A round is settled. Gives what is thought of the session now.
-    pub(super) fn round_done(&mut self, times: &RoundTimes) -> Estimates {
-        self.learned.controller.round_done(times);
-        self.learned.controller.estimates()
-    }
-
-    /// The target wrote a token alone, so long after the one before. Gives what is thought of the session now.
-    pub(super) fn token_streamed(&mut self, since_last: Option<core::time::Duration>) -> Estimates {
-        self.learned.controller.token_streamed(since_last);
+    /// Takes an observation. Gives the estimates of the session now.
+    pub(super) fn observe(&mut self, observation: Observation) -> Estimates {
+        self.learned.controller.observe(observation);
         self.learned.controller.estimates()
     }
 }

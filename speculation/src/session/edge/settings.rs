@@ -9,16 +9,13 @@ use outrider_codec::{
 
 use super::error::StartError;
 use crate::{
+    control::stop::StopRule,
+    control::{ahead::Goal, plan::Schedule},
     draft::conformal::ThresholdParameters,
+    draft::{gate::Gate, heads::Heads},
     judge::{
         rules::{Need, Rule},
         unscaled::{self, Transport},
-    },
-    policy::{
-        ahead::{Goal, Plan},
-        control::StopRule,
-        gate::Gate,
-        heads::Heads,
     },
     study::{comparison::ComparisonParameters, statistics::Guarantee},
 };
@@ -74,7 +71,7 @@ pub enum Mode {
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Ahead {
     /// How guesses are sent, and whether they are waited for; `None`: by what is measured.
-    pub fixed: Option<Plan>,
+    pub fixed: Option<Schedule>,
     /// What is chosen by what is measured.
     pub goal: Goal,
     /// The temperature of the draft model; `None` for the target's.
@@ -235,7 +232,7 @@ pub(super) fn check(prompt: &[u32], settings: &Settings, ends: Ends<'_>) -> Resu
         // It has been resolved.
         Mode::Auto(_) | Mode::CloudOnly => return Ok(()),
         Mode::Ahead(_) if server.limits.max_guesses == 0 => return Err(StartError::NoGuesses),
-        Mode::Ahead(Ahead { fixed: Some(Plan { group, patience, lead }), .. }) => {
+        Mode::Ahead(Ahead { fixed: Some(Schedule { group, patience, lead }), .. }) => {
             let is_right = *group > 0 && *lead > 0 && patience.is_finite() && *patience >= 0.0;
             let range = "at least 1, with a patience of at least 0 and a lead of at least 1";
             return if is_right { Ok(()) } else { setting("the group", range) };

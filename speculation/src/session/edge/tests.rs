@@ -9,12 +9,10 @@ use outrider_codec::{
 use super::*;
 use crate::{
     Forward,
+    control::stop::StopRule,
     draft::DraftError,
+    draft::gate::{Confidence, Gate},
     judge::rules::Rule,
-    policy::{
-        control::StopRule,
-        gate::{Confidence, Gate},
-    },
     study::evidence::TokenEvidence,
 };
 
@@ -426,20 +424,20 @@ fn a_declined_row_is_asked_for_again_where_no_token_follows_the_round() {
     session.start(vec![0, 1], &Settings { mode, ..settings(6) }, NOW).unwrap();
     let forward = |session: &mut EdgeSession| loop {
         if let Some(EdgeOutput::Forward(forward)) = session.poll(NOW).unwrap() {
-            return forward;
+            return forward.rows_alone();
         }
     };
-    assert_eq!(forward(&mut session), Forward { keep: 0, tokens: vec![0, 1], rows: 1 });
+    assert_eq!(forward(&mut session), Forward::new(0, vec![0, 1], 1));
     let mut sure = [0.0; V as usize];
     sure[3] = 9.0;
     session.handle_logits(&sure, &[], NOW).unwrap();
-    assert_eq!(forward(&mut session), Forward { keep: 2, tokens: vec![3], rows: 1 });
+    assert_eq!(forward(&mut session), Forward::new(2, vec![3], 1));
     session.handle_logits(&[0.0; V as usize], &[], NOW).unwrap();
     let Some(EdgeOutput::Send(bytes)) = session.poll(NOW).unwrap() else { panic!("nothing was sent") };
     assert!(matches!(Frame::decode(&bytes), Ok(Frame::Draft(Draft { count: 1, .. }))));
     let verdict = Verdict { generation: 1, round: 0, accepted: 1, next: Next::Nothing, finish: None };
     session.handle_frame(&Frame::Verdict(verdict).encode(), NOW).unwrap();
-    assert_eq!(forward(&mut session), Forward { keep: 2, tokens: vec![3], rows: 1 });
+    assert_eq!(forward(&mut session), Forward::new(2, vec![3], 1));
 }
 
 /// All that is to be sent, and the events.

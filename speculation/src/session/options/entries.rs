@@ -10,8 +10,9 @@ use super::{
     numbers::{Bounds, Group},
 };
 use crate::{
+    control::{ahead::Goal, policy_info::PolicyInfo, stop::StopName},
+    draft::gate::GateName,
     judge::rules::{Range, Rule},
-    policy::{ahead::Goal, control::StopName, gate::GateName, info::PolicyInfo},
 };
 
 /// An option that is a name.

@@ -196,7 +196,7 @@ pub const MAX_NEW_TOKENS: NumberInfo = NumberInfo {
     ..BASE
 };
 /// T of the draft model.
-pub const DRAFT_TEMPERATURE: NumberInfo = NumberInfo {
+pub(crate) const DRAFT_TEMPERATURE: NumberInfo = NumberInfo {
     name: "draftTemperature",
     label: "Draft temperature",
     explanation: "Temperature of the draft model alone; 0 drafts its most likely token always",
@@ -221,7 +221,7 @@ pub const SUPPORT_SIZE: NumberInfo = NumberInfo {
     ..BASE
 };
 /// ℓ.
-pub const LATTICE_RESOLUTION: NumberInfo = NumberInfo {
+pub(crate) const LATTICE_RESOLUTION: NumberInfo = NumberInfo {
     name: "latticeResolution",
     label: "Lattice resolution",
     symbol: "ℓ",
@@ -231,7 +231,7 @@ pub const LATTICE_RESOLUTION: NumberInfo = NumberInfo {
     ..BASE
 };
 /// α of C-SQS.
-pub const DROPPED_MASS_TARGET: NumberInfo = NumberInfo {
+pub(crate) const DROPPED_MASS_TARGET: NumberInfo = NumberInfo {
     name: "droppedMassTarget",
     label: "Dropped mass",
     symbol: "α",
@@ -253,7 +253,7 @@ pub const STEP_SIZE: NumberInfo = NumberInfo {
     ..BASE
 };
 /// β₁ of C-SQS.
-pub const INITIAL_THRESHOLD: NumberInfo = NumberInfo {
+pub(crate) const INITIAL_THRESHOLD: NumberInfo = NumberInfo {
     name: "initialThreshold",
     label: "First threshold",
     symbol: "β₁",
@@ -264,7 +264,7 @@ pub const INITIAL_THRESHOLD: NumberInfo = NumberInfo {
     ..BASE
 };
 /// m of DSSD.
-pub const DOWNLINK_SAMPLES: NumberInfo = NumberInfo {
+pub(crate) const DOWNLINK_SAMPLES: NumberInfo = NumberInfo {
     name: "downlinkSamples",
     label: "Samples",
     symbol: "m",
@@ -274,7 +274,7 @@ pub const DOWNLINK_SAMPLES: NumberInfo = NumberInfo {
     ..BASE
 };
 /// Guesses in a frame.
-pub const GROUP_SIZE: NumberInfo = NumberInfo {
+pub(crate) const GROUP_SIZE: NumberInfo = NumberInfo {
     name: "groupSize",
     label: "Group",
     explanation: "Guesses sent together; 0 leaves that, patience and lead to what is measured",
@@ -282,7 +282,7 @@ pub const GROUP_SIZE: NumberInfo = NumberInfo {
     ..BASE
 };
 /// How long a pass waits for a guess.
-pub const PATIENCE: NumberInfo = NumberInfo {
+pub(crate) const PATIENCE: NumberInfo = NumberInfo {
     name: "patience",
     label: "Patience, ms",
     explanation: "Milliseconds that a pass of the server waits for a guess; 0 never waits",
@@ -291,7 +291,7 @@ pub const PATIENCE: NumberInfo = NumberInfo {
     ..BASE
 };
 /// Guesses that lie ahead of the text.
-pub const LEAD: NumberInfo = NumberInfo {
+pub(crate) const LEAD: NumberInfo = NumberInfo {
     name: "lead",
     label: "Lead",
     explanation: "Most guesses ahead of the text; 0 is as many as pay. A lead of the group, with patience, is a round",
@@ -299,7 +299,7 @@ pub const LEAD: NumberInfo = NumberInfo {
     ..BASE
 };
 /// Candidates for a position.
-pub const CANDIDATES: NumberInfo = NumberInfo {
+pub(crate) const CANDIDATES: NumberInfo = NumberInfo {
     name: "candidates",
     label: "Candidates",
     explanation: "Guesses at the same token, the best and the second best; 0 is as many as pay",
@@ -319,7 +319,7 @@ pub const DRAFT_LENGTH: NumberInfo = NumberInfo {
     ..BASE
 };
 /// Rounds in flight.
-pub const MAX_IN_FLIGHT: NumberInfo = NumberInfo {
+pub(crate) const MAX_IN_FLIGHT: NumberInfo = NumberInfo {
     name: "maxInFlight",
     label: "Rounds in flight",
     explanation: "Rounds that may await their verdict at a time; the server has a limit of its own",
@@ -338,7 +338,7 @@ pub const MAX_IN_FLIGHT: NumberInfo = NumberInfo {
     ..BASE
 };
 /// B.
-pub const BIT_BUDGET: NumberInfo = NumberInfo {
+pub(crate) const BIT_BUDGET: NumberInfo = NumberInfo {
     name: "bitBudget",
     label: "Bit budget",
     symbol: "B",

@@ -1,5 +1,5 @@
-// Q4_1: blocks of 32, d and m f16, 32 × 4 bits. A unit is four bytes of half bytes:
-// the low ones are of the block's first 16 elements, the high ones of the others.
+// Q4_1: blocks of 32, d and m f16, 32 × 4 bits. A unit is four bytes of half bytes: the low ones belong to the block's
+// first 16 elements, the high ones to the others.
 const PIECES = 2u;
 
 fn place(unit: u32, piece: u32) -> u32 {

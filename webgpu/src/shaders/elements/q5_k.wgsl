@@ -1,4 +1,4 @@
-// Q5_K: as Q4_K, and 256 × 1 bit between scales and half bytes.
+// Q5_K: as Q4_K, with 256 × 1 bit between scales and half bytes.
 fn decode(row: u32, unit: u32, out: ptr<function, array<vec4<f32>, PIECES>>) {
     let block = row + (unit / 32u) * 176u;
     let pair = (unit / 8u) % 4u;

@@ -1,5 +1,5 @@
 // Q6_K: blocks of 256, 256 × 4 bits, 256 × 2 bits, sixteen scales of 8 bits, d f16. A unit is four columns of half a
-// block, which has its 128 elements in four rows of 32.
+// block, whose 128 elements form four rows of 32.
 const PIECES = 4u;
 
 fn place(unit: u32, piece: u32) -> u32 {

@@ -127,7 +127,7 @@ impl<B: Backend> Thread<B> {
         }
         let Pass { forward, round, .. } = pass.clone();
         sequence.follow(&forward);
-        let Forward { keep, tokens, rows } = &forward;
+        let Forward { keep, tokens, rows, .. } = &forward;
         let reused = forward.reusable(&sequence.tokens);
         let (keep, tokens) = (keep + reused, &tokens[reused..]);
         let cache = sequence.cache.get_or_insert_with(|| self.backend.new_cache());

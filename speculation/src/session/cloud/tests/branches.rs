@@ -7,7 +7,7 @@ use super::{
     guesses::{TEXT, begun, branch, guesses, pass, run_pass, tokens},
     *,
 };
-use crate::{judge::Branch, policy::goodput::RowCosts};
+use crate::{control::goodput::RowCosts, judge::Branch};
 
 fn leaves(parent: usize, from: usize, ids: &[u32]) -> Branch {
     Branch { parent, from, ids: ids.to_vec() }
@@ -32,7 +32,7 @@ fn a_pass_judges_branches_and_goes_on_behind_the_one_that_is_right() {
     session.handle_frame(&guesses(2, 3, 0, &[2]));
     let second = pass(&mut session);
     // The line as far as it is worth it: 0.7, 0.49, 0.15, 0.15 · 0.7.
-    assert_eq!(second.forward, Forward { keep: 1, tokens: vec![3, 5, 4], rows: 3 });
+    assert_eq!(second.forward, Forward::new(1, vec![3, 5, 4], 3));
     assert_eq!(second.round.branches, [leaves(0, 0, &[6, 2])]);
     run_pass(&mut session, &second);
     let wrote = CloudEvent::Wrote { tokens: 3, judged: 4, accepted: 2, branched: 1, own: false };
@@ -43,7 +43,7 @@ fn a_pass_judges_branches_and_goes_on_behind_the_one_that_is_right() {
     session.handle_frame(&guesses(2, 4, 0, &[0]));
     session.handle_frame(&guesses(3, 5, 0, &[5]));
     let third = pass(&mut session);
-    assert_eq!(third.forward, Forward { keep: 2, tokens: vec![6, 2, 1, 5], rows: 2 });
+    assert_eq!(third.forward, Forward::new(2, vec![6, 2, 1, 5], 2));
     run_pass(&mut session, &third);
     assert_eq!(tokens(&mut session).ids, [5, 4]);
 }

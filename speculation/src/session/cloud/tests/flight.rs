@@ -29,14 +29,14 @@ fn rounds_wait_for_their_turn_and_go_on_from_the_draft_before() {
         session.handle_frame(&flying(round, 0, round < 2, ids));
     }
     // No row after the last draft: no token is drawn there.
-    assert_eq!(forward(&mut session), Forward { keep: 0, tokens: vec![0, 1], rows: 2 });
+    assert_eq!(forward(&mut session), Forward::new(0, vec![0, 1], 2));
     answer(&mut session, &[1, 2]);
     assert_eq!(sent(&mut session), verdict(0, 2, Next::Nothing, None));
     // It comes with the next, whose own last draft is not continued from.
-    assert_eq!(forward(&mut session), Forward { keep: 2, tokens: vec![2], rows: 1 });
+    assert_eq!(forward(&mut session), Forward::new(2, vec![2], 1));
     answer(&mut session, &[3]);
     assert_eq!(sent(&mut session), verdict(1, 1, Next::Nothing, None));
-    assert_eq!(forward(&mut session), Forward { keep: 3, tokens: vec![3, 4], rows: 2 });
+    assert_eq!(forward(&mut session), Forward::new(3, vec![3, 4], 2));
     answer(&mut session, &[4, 5]);
     assert_eq!(sent(&mut session), verdict(2, 1, Next::Token(5), None));
     assert_eq!(session.poll(), None);
@@ -54,7 +54,7 @@ fn what_was_drafted_behind_a_rejection_is_dropped_without_a_word() {
     session.handle_frame(&flying(2, 0, true, &[4]));
     assert_eq!(session.poll(), None);
     session.handle_frame(&flying(1, 1, true, &[6]));
-    assert_eq!(forward(&mut session), Forward { keep: 2, tokens: vec![5], rows: 1 });
+    assert_eq!(forward(&mut session), Forward::new(2, vec![5], 1));
     for late in [flying(1, 0, true, &[3]), flying(2, 0, false, &[4]), flying(9, 0, false, &[4])] {
         session.handle_frame(&late);
     }
@@ -86,7 +86,7 @@ fn what_is_late_under_dssd_is_not_taken_for_the_round_with_the_resampled_token()
     session.handle_frame(&drafted(2, 0, None).encode());
     assert_eq!(session.poll(), None);
     session.handle_frame(&drafted(1, 1, Some(4)).encode());
-    assert_eq!(forward(&mut session), Forward { keep: 1, tokens: vec![4], rows: 1 });
+    assert_eq!(forward(&mut session), Forward::new(1, vec![4], 1));
 }
 
 /// With nothing said of it a round ends no epoch: its successor waits for the verdict.
@@ -98,7 +98,7 @@ fn a_round_that_is_not_continued_ends_no_epoch() {
     answer(&mut session, &[5, 6]);
     assert_eq!(sent(&mut session), verdict(0, 0, Next::Token(5), None));
     session.handle_frame(&flying(1, 0, true, &[1]));
-    assert_eq!(forward(&mut session), Forward { keep: 1, tokens: vec![5], rows: 1 });
+    assert_eq!(forward(&mut session), Forward::new(1, vec![5], 1));
 }
 
 #[test]

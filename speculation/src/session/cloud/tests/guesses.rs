@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
 use super::*;
-use crate::{judge::NextToken, policy::goodput::RowCosts};
+use crate::{control::goodput::RowCosts, judge::NextToken};
 
 /// What the target writes after token 0, greedily: the next token is a function of the one before. Token 7 ends a text.
 const NEXT: [usize; V as usize] = [3, 5, 1, 6, 2, 4, 2, 0];
@@ -69,14 +69,14 @@ fn what_comes_during_a_pass_is_heard_by_the_next() {
 fn a_pass_judges_what_is_at_hand_and_writes_what_the_target_chooses() {
     let mut session = begun();
     let first = pass(&mut session);
-    assert_eq!(first.forward, Forward { keep: 0, tokens: vec![0], rows: 1 });
+    assert_eq!(first.forward, Forward::new(0, vec![0], 1));
     run_pass(&mut session, &first);
     assert_eq!(tokens(&mut session), Tokens::one(1, 1, TEXT[0], None));
     // Two are right, the third is not.
     session.handle_frame(&guesses(1, 2, 0, &[6, 2, 0]));
     assert_eq!(session.events(), [CloudEvent::Guessed { came: 3, late: 0 }]);
     let second = pass(&mut session);
-    assert_eq!(second.forward, Forward { keep: 1, tokens: vec![3, 6, 2, 0], rows: 4 });
+    assert_eq!(second.forward, Forward::new(1, vec![3, 6, 2, 0], 4));
     session.pass_took(Duration::from_millis(41));
     run_pass(&mut session, &second);
     let wrote = CloudEvent::Wrote { tokens: 3, judged: 3, accepted: 2, branched: 0, own: false };
@@ -84,7 +84,7 @@ fn a_pass_judges_what_is_at_hand_and_writes_what_the_target_chooses() {
     let expected = Tokens { ids: vec![6, 2, 1], accepted: 2, heard: 1, pass: 410, ..Tokens::one(1, 2, 0, None) };
     assert_eq!(tokens(&mut session), expected);
     // What was fed behind the accepted guesses is cut.
-    assert_eq!(pass(&mut session).forward, Forward { keep: 4, tokens: vec![1], rows: 1 });
+    assert_eq!(pass(&mut session).forward, Forward::new(4, vec![1], 1));
 }
 
 #[test]

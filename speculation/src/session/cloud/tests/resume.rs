@@ -25,7 +25,7 @@ fn frames_that_come_twice_change_nothing() {
         assert!(session.is_generating());
     }
     session.handle_frame(&draft(2, 0, &[1]));
-    assert_eq!(forward(&mut session), Forward { keep: 0, tokens: vec![0, 1], rows: 2 });
+    assert_eq!(forward(&mut session), Forward::new(0, vec![0, 1], 2));
 }
 
 /// What an edge cancels before its request has come, never begins.
@@ -58,7 +58,7 @@ fn a_verdict_is_kept_until_the_edge_shows_that_it_has_come() {
     assert_eq!(resumes(&mut session, 1, 4), []);
     session.handle_frame(&draft(1, 1, &[6]));
     assert_eq!(resumes(&mut session, 1, 4), []);
-    assert_eq!(forward(&mut session), Forward { keep: 3, tokens: vec![5, 6], rows: 2 });
+    assert_eq!(forward(&mut session), Forward::new(3, vec![5, 6], 2));
     answer(&mut session, &[6, 7]);
     let last = Verdict { generation: 1, round: 1, accepted: 1, next: Next::Token(7), finish: Some(Finish::Eos) };
     assert_eq!(resumes(&mut session, 1, 4), [Frame::Verdict(last)]);

@@ -9,10 +9,10 @@ use outrider_codec::{
 };
 
 use super::*;
-use crate::policy::ahead::Plan;
+use crate::control::plan::Schedule;
 
 /// Two at a time on a line, as far as they are sent at once.
-const PLAN: Plan = Plan { group: 1, patience: 0.0, lead: 2 };
+const PLAN: Schedule = Schedule { group: 1, patience: 0.0, lead: 2 };
 
 /// Chain, the chain that it leaves, position and ids of a frame of guesses.
 type Told = (u32, u32, u32, Vec<u32>);
@@ -43,7 +43,7 @@ fn told(session: &mut EdgeSession) -> (Vec<Told>, Vec<Forward>) {
             EdgeOutput::Event(_) => {}
             EdgeOutput::Forward(forward) => {
                 session.handle_logits(&[0.0, 0.0, 0.0, 9.0, 0.0, 5.0, 0.0, 0.0], &[], NOW).unwrap();
-                forwards.push(forward);
+                forwards.push(forward.rows_alone());
             }
         }
     }
@@ -55,7 +55,7 @@ fn tokens(position: u32, ids: &[u32], accepted: u8) -> Vec<u8> {
 }
 
 fn forward(keep: usize, tokens: &[u32]) -> Forward {
-    Forward { keep, tokens: tokens.to_vec(), rows: 1 }
+    Forward::new(keep, tokens.to_vec(), 1)
 }
 
 /// The most probable first: 0.7, 0.49, 0.15 and 0.105. The server takes four, of which the line has two.
@@ -101,7 +101,7 @@ fn the_lines_groups_come_first() {
                 NOW,
             )
             .unwrap();
-        let plan = Plan { group: 2, patience, lead: 6 };
+        let plan = Schedule { group: 2, patience, lead: 6 };
         let mode = Mode::Ahead(Ahead { fixed: Some(plan), branches: Some(true), ..Ahead::default() });
         session.start(vec![0, 1], &Settings { mode, ..settings(9) }, NOW).unwrap();
         let guesses: Vec<_> = told(&mut session).0.into_iter().filter(|told| !told.3.is_empty()).collect();
@@ -137,7 +137,7 @@ fn a_guess_that_was_not_made_is_not_accepted() {
 fn a_guess_that_was_not_sent_is_not_accepted() {
     for (guessed, is_right) in [(1, false), (2, true)] {
         let mut session = connected(16);
-        let plan = Plan { group: 2, lead: 4, ..PLAN };
+        let plan = Schedule { group: 2, lead: 4, ..PLAN };
         let mode = Mode::Ahead(Ahead { fixed: Some(plan), branches: Some(false), ..Ahead::default() });
         session.start(vec![0, 1], &Settings { mode, ..settings(9) }, NOW).unwrap();
         let mut drafts = 0;

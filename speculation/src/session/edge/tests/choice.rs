@@ -8,16 +8,16 @@ use outrider_codec::scheme::{Drafts, Scheme};
 use super::*;
 use crate::{
     Choice, Chosen, TopK,
+    control::plan::Schedule,
     draft::{conformal::ThresholdParameters, propose},
-    policy::ahead::Plan,
     sample::{Distribution, SharedNoise},
     study::comparison::ComparisonParameters,
 };
 
-const GROUPS_OF_THREE: Plan = Plan { group: 3, patience: 0.0, lead: 4 };
+const GROUPS_OF_THREE: Schedule = Schedule { group: 3, patience: 0.0, lead: 4 };
 const ROW: [f32; V as usize] = [0.3, 0.0, 1.0, 2.0, -1.0, 1.5, 0.2, 0.1];
 
-fn begun(plan: Plan, sampling: SamplingParameters, branches: bool) -> EdgeSession {
+fn begun(plan: Schedule, sampling: SamplingParameters, branches: bool) -> EdgeSession {
     let mut session = connected(16);
     let mode = Mode::Ahead(Ahead { fixed: Some(plan), branches: Some(branches), ..Ahead::default() });
     session.start(vec![0, 1], &Settings { mode, sampling, ..settings(9) }, NOW).unwrap();
@@ -26,6 +26,16 @@ fn begun(plan: Plan, sampling: SamplingParameters, branches: bool) -> EdgeSessio
 
 fn sampled(temperature: f32) -> SamplingParameters {
     SamplingParameters { temperature, top_k: 0, top_p: 1.0 }
+}
+
+/// The next pass that the session asks for.
+fn next_pass(session: &mut EdgeSession) -> Forward {
+    for _ in 0..100 {
+        if let Some(EdgeOutput::Forward(forward)) = session.poll(NOW).unwrap() {
+            return forward;
+        }
+    }
+    panic!("no pass is asked for")
 }
 
 /// What an engine does whose draft model says the same of every position: what it chooses behind `length` tokens.
@@ -56,9 +66,9 @@ fn told(session: &mut EdgeSession, chooses: bool) -> (Vec<(u32, Vec<u32>)>, Vec<
             }
             EdgeOutput::Event(_) => {}
             EdgeOutput::Forward(forward) => {
-                let choice = session.choice().filter(|_| chooses);
+                let choice = forward.chosen.filter(|_| chooses);
                 let length = forward.keep + forward.tokens.len();
-                forwards.push(forward);
+                forwards.push(forward.rows_alone());
                 match choice {
                     Some(choice) => session.handle_chosen(&chosen(choice, length), NOW).unwrap(),
                     None => session.handle_logits(&ROW, &[], NOW).unwrap(),
@@ -84,7 +94,7 @@ fn an_engine_that_chooses_by_itself_guesses_the_same_in_fewer_passes() {
             assert_eq!((lengths, passes.len(), rows.len()), (vec![3, 1], 2, 4));
             // What it chose and read is in its cache.
             let ids = &found[0].1;
-            assert_eq!(passes[1], Forward { keep: 4, tokens: vec![ids[2]], rows: 1 });
+            assert_eq!(passes[1], Forward::new(4, vec![ids[2]], 1));
         }
         assert_eq!(session.statistics().drafted, rows.len());
     }
@@ -99,7 +109,7 @@ fn what_is_cut_leaves_the_cache_of_who_chose_it() {
     let frame = Tokens { ids: vec![3, 3, 5], accepted: 2, ..Tokens::one(1, 2, 0, None) };
     session.handle_frame(&Frame::Tokens(frame).encode(), NOW).unwrap();
     let (_, passes) = told(&mut session, true);
-    assert_eq!(passes[0], Forward { keep: 4, tokens: vec![5], rows: 1 });
+    assert_eq!(passes[0], Forward::new(4, vec![5], 1));
 }
 
 /// Rounds of two, up to three in flight, and passes for them; each row is what `row` makes of the model's.
@@ -120,11 +130,11 @@ fn rounds(
             EdgeOutput::Event(_) => {}
             EdgeOutput::Forward(forward) => {
                 let length = forward.keep + forward.tokens.len();
-                match session.choice().filter(|_| chooses) {
+                match forward.chosen.filter(|_| chooses) {
                     Some(choice) => session.handle_chosen(&chosen(choice, length), NOW).unwrap(),
-                    None => session.handle_logits(&row(session.top_k()), &[], NOW).unwrap(),
+                    None => session.handle_logits(&row(forward.top_k), &[], NOW).unwrap(),
                 }
-                forwards.push(forward);
+                forwards.push(forward.rows_alone());
             }
         }
     }
@@ -142,7 +152,7 @@ fn an_engine_that_chooses_by_itself_drafts_the_same_rounds_in_fewer_passes() {
             // Three rounds of two in flight, and one that waits.
             assert_eq!((rows.len(), passes.len()), (8, 4));
             assert!((0..4).all(|round| passes[round] == rows[2 * round] || round > 0), "{passes:?}");
-            assert_eq!(passes[1], Forward { keep: 3, tokens: vec![3], rows: 1 });
+            assert_eq!(passes[1], Forward::new(3, vec![3], 1));
         }
     }
 }
@@ -153,8 +163,7 @@ fn what_is_chosen_behind_the_end_of_a_text_is_no_draft() {
     let mut session = connected(16);
     let mode = Mode::Speculative(Speculation::new(SchemeParameters::Coupled, 4));
     session.start(vec![0, 1], &Settings { mode, ..settings(9) }, NOW).unwrap();
-    while !matches!(session.poll(NOW).unwrap(), Some(EdgeOutput::Forward(_))) {}
-    assert_eq!(session.choice().map(|choice| choice.most), Some(4));
+    assert_eq!(next_pass(&mut session).chosen.map(|choice| choice.most), Some(4));
     let chosen: Vec<Chosen> = [3, 7, 2, 2].map(|first| Chosen { first, second: None }).into();
     session.handle_chosen(&chosen, NOW).unwrap();
     let draft = next_draft(&mut session);
@@ -162,12 +171,7 @@ fn what_is_chosen_behind_the_end_of_a_text_is_no_draft() {
     assert_eq!(scheme.decode_round(&draft.payload, draft.count).unwrap(), Drafts::Ids(vec![3, 7]));
     // 7, which ends it, is not the target's: it is cut, with what was read behind it.
     give(&mut session, verdict(1, Next::Token(4), None)).unwrap();
-    let forward = loop {
-        if let Some(EdgeOutput::Forward(forward)) = session.poll(NOW).unwrap() {
-            break forward;
-        }
-    };
-    assert_eq!(forward, Forward { keep: 3, tokens: vec![4], rows: 1 });
+    assert_eq!(next_pass(&mut session).rows_alone(), Forward::new(3, vec![4], 1));
 }
 
 #[test]
@@ -175,12 +179,12 @@ fn an_engine_that_chooses_fewer_is_asked_for_the_rest() {
     let mut session = connected(16);
     let mode = Mode::Speculative(Speculation::new(SchemeParameters::Coupled, 4));
     session.start(vec![0, 1], &Settings { mode, ..settings(9) }, NOW).unwrap();
-    while !matches!(session.poll(NOW).unwrap(), Some(EdgeOutput::Forward(_))) {}
+    next_pass(&mut session);
     let chosen: Vec<Chosen> = [3, 5].map(|first| Chosen { first, second: None }).into();
     session.handle_chosen(&chosen, NOW).unwrap();
-    let rest = Forward { keep: 3, tokens: vec![5], rows: 1 };
-    assert_eq!(session.poll(NOW).unwrap(), Some(EdgeOutput::Forward(rest)));
-    assert_eq!(session.choice().map(|choice| choice.most), Some(2));
+    let Some(EdgeOutput::Forward(rest)) = session.poll(NOW).unwrap() else { panic!("no pass") };
+    assert_eq!(rest.chosen.map(|choice| choice.most), Some(2));
+    assert_eq!(rest.rows_alone(), Forward::new(3, vec![5], 1));
 }
 
 /// An id takes as many bits whatever it is, so what a budget has no room for is not asked for.
@@ -191,8 +195,7 @@ fn no_more_is_chosen_than_the_budget_has_room_for() {
         let mut session = connected(16);
         let mode = Mode::Speculative(Speculation::new(SchemeParameters::Coupled, 4).with_budget(budget));
         session.start(vec![0, 1], &Settings { mode, ..settings(9) }, NOW).unwrap();
-        assert!((0..8).any(|_| matches!(session.poll(NOW).unwrap(), Some(EdgeOutput::Forward(_)))));
-        assert_eq!(session.choice().map(|choice| choice.most), Some(most));
+        assert_eq!(next_pass(&mut session).chosen.map(|choice| choice.most), Some(most));
         let chosen: Vec<Chosen> = (0..most as u32).map(|id| Chosen { first: 3 + id % 2, second: None }).collect();
         session.handle_chosen(&chosen, NOW).unwrap();
         assert_eq!(usize::from(next_draft(&mut session).count), most);
@@ -256,8 +259,8 @@ fn all_logits_come_where_they_are_looked_at() {
         let mut session = connected(16);
         let settings = Settings { mode: Mode::Speculative(speculation), sampling: sampled(1.0), ..settings(9) };
         session.start(vec![0, 1], &settings, NOW).unwrap();
-        while !matches!(session.poll(NOW).unwrap(), Some(EdgeOutput::Forward(_))) {}
-        (session.top_k(), session.choice())
+        let forward = next_pass(&mut session);
+        (forward.top_k, forward.chosen)
     };
     let plain = Speculation::new(K_SQS, 2);
     assert_eq!(top_k(plain.clone()), (Some(TopK { k: 2, temperature: 1.0 }), None));
@@ -271,8 +274,7 @@ fn all_logits_come_where_they_are_looked_at() {
         let sampling = SamplingParameters { top_p: 0.9, ..sampled(1.0) };
         let settings = Settings { mode: Mode::Speculative(Speculation::new(scheme, 2)), sampling, ..settings(9) };
         session.start(vec![0, 1], &settings, NOW).unwrap();
-        while !matches!(session.poll(NOW).unwrap(), Some(EdgeOutput::Forward(_))) {}
-        assert_eq!(session.top_k().is_some(), is_enough, "{scheme:?}");
+        assert_eq!(next_pass(&mut session).top_k.is_some(), is_enough, "{scheme:?}");
     }
     let gate = Gate::SequenceCascade { alpha: 0.5, confidence: Confidence::Mean };
     let stop = StopRule::AdaEdl { scale: 0.2, threshold: 0.2 };
@@ -298,21 +300,14 @@ fn all_logits_come_where_a_threshold_moves_between_two_rows() {
     let scheme = SchemeParameters::CSqs { lattice_resolution: 10, code: Code::Enumerative };
     let (mut session, _) = drafted(Speculation::new(scheme, 2), 9);
     give(&mut session, verdict(2, Next::Token(4), None)).unwrap();
-    let forward = loop {
-        if let Some(EdgeOutput::Forward(forward)) = session.poll(NOW).unwrap() {
-            break forward;
-        }
-    };
-    assert_eq!((forward.rows, session.top_k()), (2, None));
+    let forward = next_pass(&mut session);
+    assert_eq!((forward.rows, forward.top_k), (2, None));
 }
 
 /// Rounds send distributions, and evidence is of them.
 #[test]
 fn rows_come_where_they_are_needed() {
-    let choice = |session: &mut EdgeSession| {
-        while !matches!(session.poll(NOW).unwrap(), Some(EdgeOutput::Forward(_))) {}
-        session.choice()
-    };
+    let choice = |session: &mut EdgeSession| next_pass(session).chosen;
     let asked = |sampling| choice(&mut begun(GROUPS_OF_THREE, sampling, false));
     let greedy = sampled(0.0);
     assert_eq!(asked(greedy), Some(Choice { seed: None, sampling: greedy, most: 3 }));
@@ -334,8 +329,7 @@ fn groups_are_tried_at_first() {
     let mut session = connected(16);
     let mode = Mode::Ahead(Ahead::default());
     session.start(vec![0, 1], &Settings { mode, max_new_tokens: 64, ..settings(9) }, NOW).unwrap();
-    while !matches!(session.poll(NOW).unwrap().expect("more to guess"), EdgeOutput::Forward(_)) {}
-    assert_eq!(session.choice().unwrap().most, 4);
+    assert_eq!(next_pass(&mut session).chosen.unwrap().most, 4);
 }
 
 #[test]
@@ -343,7 +337,7 @@ fn what_is_no_token_is_refused() {
     let none = |first, second| vec![Chosen { first, second }];
     for chosen in [vec![], none(V, None), none(1, Some(V)), [none(1, None), none(V, None)].concat()] {
         let mut session = begun(GROUPS_OF_THREE, sampled(0.0), true);
-        while !matches!(session.poll(NOW).unwrap(), Some(EdgeOutput::Forward(_))) {}
+        next_pass(&mut session);
         let error = session.handle_chosen(&chosen, NOW).unwrap_err();
         assert_eq!(error, EdgeError::Draft(DraftError::Choice { vocab_size: V }));
     }

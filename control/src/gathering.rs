@@ -1,0 +1,111 @@
+//! How long the thread waits for sessions that are about to come back, so that they share a run.
+//!
+//! A session that is answered asks for its next pass a moment later, once its token is chosen and sent. If whoever is
+//! the first to come back were served at once, it would run alone and all others in the run after it, and so on: every
+//! run would leave out a part of the sessions, though one run of all costs little more. So the thread waits a little,
+//! but only for those that came back at once the last time.
+
+use core::time::Duration;
+use std::collections::{HashMap, HashSet};
+
+/// The wait is at most this part of the last run, and at most so long.
+const SHARE: u32 = 8;
+const LONGEST: Duration = Duration::from_millis(4);
+/// Who takes so many times the wait is still taken to come at once the next time: the wait is not worth missing by a
+/// little.
+const LATE: u32 = 2;
+
+/// Slots that were answered and have not come back. Times count from any fixed moment.
+#[derive(Debug, Default)]
+pub struct Gathering {
+    answered: HashMap<u64, Duration>,
+    /// Those of the last run: of a thousand idle sessions none is looked at.
+    last: Vec<u64>,
+    /// Those that came back at once the last time.
+    prompt: HashSet<u64>,
+    wait: Duration,
+}
+
+impl Gathering {
+    /// Counts a run that is over.
+    pub fn ran(&mut self, took: Duration) {
+        self.wait = (took / SHARE).min(LONGEST);
+        self.last.clear();
+    }
+
+    /// A slot was answered and asks for nothing at the moment.
+    pub fn answered(&mut self, slot: u64, now: Duration) {
+        self.answered.insert(slot, now);
+        self.last.push(slot);
+    }
+
+    /// A slot has asked for a pass at this time.
+    pub fn came(&mut self, slot: u64, asked: Duration) {
+        let Some(answered) = self.answered.remove(&slot) else { return };
+        if asked.saturating_sub(answered) <= LATE * self.wait {
+            self.prompt.insert(slot);
+        } else {
+            self.prompt.remove(&slot);
+        }
+    }
+
+    /// Forgets a slot that is given up.
+    pub fn left(&mut self, slot: u64) {
+        self.answered.remove(&slot);
+        self.prompt.remove(&slot);
+    }
+
+    /// Time until the last expected slot should have come; `None` if no slot is expected.
+    pub fn expected(&self, now: Duration) -> Option<Duration> {
+        let prompt = self.last.iter().filter(|slot| self.prompt.contains(slot));
+        let until = prompt.filter_map(|slot| self.answered.get(slot)).max().map(|&answered| answered + self.wait)?;
+        Some(until.saturating_sub(now)).filter(|wait| !wait.is_zero())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn who_came_back_at_once_is_waited_for_and_nobody_else() {
+        let (mut gathering, start) = (Gathering::default(), Duration::ZERO);
+        assert_eq!(gathering.expected(start), None);
+        gathering.ran(16 * MS);
+        for slot in [1, 2, 3] {
+            gathering.came(slot, start);
+            gathering.answered(slot, start);
+        }
+        assert_eq!(gathering.expected(start), None, "nothing is known of them");
+        gathering.came(1, start + MS);
+        gathering.came(2, start + 30 * MS);
+        gathering.came(3, start + 3 * MS);
+        let next = start + 50 * MS;
+        for slot in [1, 2, 3] {
+            gathering.answered(slot, next);
+        }
+        assert_eq!(gathering.expected(next), Some(2 * MS), "an eighth of the run");
+        gathering.came(1, next + MS);
+        assert_eq!(gathering.expected(next + MS), Some(MS), "the third is still out");
+        assert_eq!(gathering.expected(next + 2 * MS), None, "it was waited for long enough");
+        gathering.came(3, next + 9 * MS);
+        gathering.answered(3, next + 20 * MS);
+        assert_eq!(gathering.expected(next + 20 * MS), None, "it was late once");
+    }
+
+    #[test]
+    fn who_left_is_not_waited_for_and_a_long_run_not_for_long() {
+        let (mut gathering, start) = (Gathering::default(), Duration::ZERO);
+        gathering.ran(1000 * MS);
+        for _ in 0..2 {
+            gathering.answered(7, start);
+            gathering.came(7, start);
+        }
+        gathering.answered(7, start);
+        assert_eq!(gathering.expected(start), Some(LONGEST));
+        gathering.left(7);
+        assert_eq!(gathering.expected(start), None);
+    }
+}

@@ -1,0 +1,12 @@
+//! Reports of measurements: a table, a picture, and the numbers with their errors.
+//!
+//! | module | result |
+//! |---|---|
+//! | [`estimate`] | a ratio over texts, with its standard error |
+//! | [`chart`], [`curves`] | pictures as SVG: bars, and panels of curves |
+//! | [`files`] | NAME.md, NAME.json and NAME.svg, which begin with when and on what they were made |
+
+pub mod chart;
+pub mod curves;
+pub mod estimate;
+pub mod files;

@@ -1,0 +1,119 @@
+//! Tasks with answers, the pair that was trained on them, and what its answers are worth.
+
+use std::{io::Cursor, sync::Arc};
+
+use outrider_models::{LoadError, Model, Tokenizer};
+use serde::Deserialize;
+
+use crate::reproduce::{
+    laboratory::Laboratory,
+    sessions::{Failure, Pair, Session},
+};
+
+const DRAFT: &[u8] = include_bytes!("../../../../pair/tasks/draft-q8_0.gguf");
+const TARGET: &[u8] = include_bytes!("../../../../pair/tasks/target-f16.gguf");
+const TOKENIZER: &[u8] = include_bytes!("../../../../pair/tasks/tokenizer.json");
+const HELD_OUT: &str = include_str!("../../../../pair/tasks/held-out.jsonl");
+
+/// The tasks, in the order in which held-out prompts take turns.
+pub const TASKS: [&str; 4] = ["say", "mend", "sum", "sort"];
+/// Prompts of a setting, for each that other papers' settings have: answers are short, and right or wrong says little.
+const PROMPTS: usize = 20;
+/// Tokens of an answer at most: all that are right have fewer.
+pub const LONGEST: u32 = 48;
+
+/// A prompt with its answer.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Question {
+    /// Name of the task, one of [`TASKS`].
+    pub task: String,
+    /// Text that the models continue.
+    pub prompt: String,
+    /// The right answer.
+    pub answer: String,
+}
+
+/// A pair and the questions that it is asked.
+pub struct Tasks {
+    /// Draft model, and sessions with the target.
+    pub pair: Pair,
+    /// Held out of training, the tasks in turn.
+    pub questions: Vec<Question>,
+    /// Ids of their prompts.
+    pub prompts: Vec<Vec<u32>>,
+    /// True if the pair was trained on these tasks.
+    pub is_built_in: bool,
+}
+
+/// Quality of an answer, both numbers from 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Worth {
+    /// 1 if it is right to the letter.
+    pub exact: f64,
+    /// 1 − edit distance / length of the longer of the two.
+    pub similarity: f64,
+}
+
+impl Tasks {
+    /// Loads the task pair, or takes the laboratory's pair if that is not the built-in one, with `PROMPTS`
+    /// questions for each of its prompts.
+    ///
+    /// # Errors
+    /// If a file is not what it should be.
+    pub fn open(laboratory: &Laboratory) -> Result<Self, Failure> {
+        let (is_built_in, prompts) = (laboratory.is_built_in, laboratory.prompts);
+        let pair = if is_built_in {
+            let [draft, target] = models()?;
+            let tokenizer = Tokenizer::from_bytes(TOKENIZER)?;
+            let ends = (laboratory.start)(target, &tokenizer)?;
+            Pair { draft: Arc::new(draft), tokenizer: Arc::new(tokenizer), heads: None, ends }
+        } else {
+            laboratory.pair.clone()
+        };
+        let questions: Vec<Question> = questions()?.into_iter().take(PROMPTS * prompts).collect();
+        let prompts = questions.iter().map(|question| pair.encode(&question.prompt)).collect::<Result<_, _>>()?;
+        Ok(Self { pair, questions, prompts, is_built_in })
+    }
+
+    /// Quality of a session's answer to a question.
+    pub fn worth(&self, question: &Question, session: &Session) -> Worth {
+        Worth::of(&self.pair.tokenizer.decode(&session.tokens), &question.answer)
+    }
+}
+
+impl Worth {
+    fn of(said: &str, right: &str) -> Self {
+        let longer = said.chars().count().max(right.chars().count()).max(1);
+        let similarity = 1.0 - distance(said, right) as f64 / longer as f64;
+        Self { exact: f64::from(u8::from(said == right)), similarity }
+    }
+}
+
+/// Draft and target that were trained on the tasks.
+fn models() -> Result<[Model; 2], LoadError> {
+    let model = |bytes: &'static [u8]| Model::from_gguf(&mut Cursor::new(bytes));
+    Ok([model(DRAFT)?, model(TARGET)?])
+}
+
+/// All held-out questions.
+fn questions() -> Result<Vec<Question>, serde_json::Error> {
+    HELD_OUT.lines().map(serde_json::from_str).collect()
+}
+
+/// Levenshtein's distance: letters that are put in, left out or replaced.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, letter) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, other) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != *other);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,198 @@
+//! Sparse quantize-and-sample (Bhattacharjee et al.): Figures 2 and 4 to 6.
+//!
+//! The paper's setting (§4): ℓ = 100, B = 5000 bits a batch and no other limit, η = 0.001, α = 0.0005, both models at
+//! the same temperature. Its values of K and β stand in figures that its text does not repeat; those here are ours.
+//! Latency is drafting, the uplink and judging; the link's rate is not said, and is taken to be 1 Mbit/s.
+
+use outrider_codec::frame::SamplingParameters;
+use outrider_speculation::session::options::{DraftingOptions, SchemeName, numbers};
+use serde_json::json;
+
+use super::{
+    clock::{Clock, Sent},
+    laboratory::Laboratory,
+    sessions::{Failure, Session},
+    table::{markdown, row},
+};
+use crate::report::{
+    curves::{self, Bounds, Curve, Mark, Panel},
+    estimate::Estimate,
+    files::Report,
+};
+
+const TEMPERATURES: [f32; 5] = [0.2, 0.4, 0.6, 0.8, 1.0];
+const SUPPORT_SIZES: [u32; 4] = [4, 16, 64, 256];
+const THRESHOLDS: [f64; 4] = [0.0001, 0.001, 0.01, 0.1];
+/// K and β₁ of Figure 2.
+const SUPPORT_SIZE: u32 = 32;
+const THRESHOLD: f64 = 0.01;
+const STEP_SIZE: f64 = 0.001;
+const BITS_PER_SECOND: f64 = 1e6;
+const TOKENS: u32 = 64;
+const MOST_CURVES: usize = 4;
+/// Temperature of the sessions in real time.
+const REAL_TEMPERATURE: f32 = 0.6;
+
+/// A scheme with its options, swept over temperature.
+struct Setting {
+    scheme: &'static str,
+    name: String,
+    options: DraftingOptions,
+}
+
+/// A setting at a temperature.
+struct Point {
+    /// Time of a text, in seconds.
+    latency: Estimate,
+    /// Rejected and resampled tokens per round (§4 (b)).
+    resampling: Estimate,
+}
+
+fn k_sqs(support_size: u32) -> Setting {
+    let options = DraftingOptions { scheme: SchemeName::KSqs.into(), support_size, ..batches() };
+    Setting { scheme: "K-SQS", name: format!("K = {support_size}"), options }
+}
+
+fn c_sqs(initial_threshold: f64, step_size: f64) -> Setting {
+    let options = DraftingOptions { scheme: SchemeName::CSqs.into(), initial_threshold, step_size, ..batches() };
+    let (scheme, fixed) = if step_size == 0.0 { ("C-SQS, fixed", ", fixed") } else { ("C-SQS", "") };
+    Setting { scheme, name: format!("β₁ = {initial_threshold}{fixed}"), options }
+}
+
+/// Options of batches of 5000 bits.
+fn batches() -> DraftingOptions {
+    DraftingOptions {
+        bit_budget: 5000,
+        draft_length: Some(numbers::DRAFT_LENGTH.bounds.max as u32),
+        lattice_resolution: 100,
+        dropped_mass_target: 0.0005,
+        ..DraftingOptions::default()
+    }
+}
+
+pub fn figure2(laboratory: &mut Laboratory) -> Result<Report, Failure> {
+    report(laboratory, &[k_sqs(SUPPORT_SIZE), c_sqs(THRESHOLD, STEP_SIZE)], true)
+}
+
+pub fn figure4(laboratory: &mut Laboratory) -> Result<Report, Failure> {
+    report(laboratory, &all(), false)
+}
+
+pub fn figure5(laboratory: &mut Laboratory) -> Result<Report, Failure> {
+    let settings = THRESHOLDS.iter().flat_map(|&threshold| [STEP_SIZE, 0.0].map(|step| c_sqs(threshold, step)));
+    report(laboratory, &settings.collect::<Vec<_>>(), true)
+}
+
+pub fn figure6(laboratory: &mut Laboratory) -> Result<Report, Failure> {
+    report(laboratory, &all(), true)
+}
+
+fn all() -> Vec<Setting> {
+    SUPPORT_SIZES.map(k_sqs).into_iter().chain(THRESHOLDS.map(|threshold| c_sqs(threshold, STEP_SIZE))).collect()
+}
+
+fn report(laboratory: &mut Laboratory, settings: &[Setting], resampling: bool) -> Result<Report, Failure> {
+    let clock = laboratory.times()?.clock(Some(BITS_PER_SECOND));
+    let mut points = Vec::new();
+    for Setting { name, options, .. } in settings {
+        let mut line = Vec::new();
+        for temperature in TEMPERATURES {
+            laboratory.say(&format!("{name}, T = {temperature}"));
+            let sampling = SamplingParameters { temperature, top_k: 0, top_p: 1.0 };
+            line.push(Point::of(&laboratory.sessions(options, sampling, TOKENS)?, &clock));
+        }
+        points.push(line);
+    }
+    let (first, temperature) = (&settings[0], REAL_TEMPERATURE);
+    let sampling = SamplingParameters { temperature, top_k: 0, top_p: 1.0 };
+    let real = laboratory.for_real(&first.options, sampling, TOKENS, clock)?;
+    let kinds: &[Kind] = if resampling { &[LATENCY, RESAMPLING] } else { &[LATENCY] };
+    let text = format!(
+        "Texts of {TOKENS} tokens; ± is one standard error over prompts. A draft takes {:.1} ms and a pass {:.1} ms + \
+         {:.1} ms a draft, measured here on models of 135M and 1.1B weights (the paper: 125M and 1.3B); the uplink has \
+         1 Mbit/s.\n\n",
+        1e3 * clock.draft,
+        1e3 * clock.pass,
+        1e3 * clock.row,
+    );
+    let table = |(title, of): &Kind| {
+        let head = row(title, TEMPERATURES.map(|temperature| format!("T = {temperature}")));
+        let cells = |line: &Vec<Point>| line.iter().map(|point| format!("{:.3}", of(point))).collect::<Vec<_>>();
+        let rows: Vec<_> =
+            settings.iter().zip(&points).map(|(setting, line)| row(&setting.name, cells(line))).collect();
+        markdown(&head, &rows)
+    };
+    let tables: Vec<String> = kinds.iter().map(table).collect();
+    let lines: Vec<Line<'_>> = settings.iter().zip(&points).map(|(setting, points)| Line { setting, points }).collect();
+    // What one panel can hold, or one for each scheme, at the same scale.
+    let mut schemes = vec![None];
+    if settings.len() > MOST_CURVES {
+        schemes = settings.iter().map(|setting| Some(setting.scheme)).collect();
+        schemes.sort_unstable();
+        schemes.dedup();
+    }
+    let panels: Vec<Panel> =
+        kinds.iter().flat_map(|kind| schemes.iter().map(|&scheme| panel(kind, scheme, &lines))).collect();
+    let told = real.told(&format!("{} at T = {temperature}", first.name));
+    let numbers = settings.iter().zip(&points).map(|(setting, line)| {
+        let points = line.iter().zip(TEMPERATURES).map(|(point, temperature)| {
+            json!({ "temperature": temperature, "latency": point.latency, "resampling": point.resampling })
+        });
+        json!({ "setting": setting.name, "points": points.collect::<Vec<_>>() })
+    });
+    Ok(Report {
+        text: text + &tables.join("\n") + &told,
+        numbers: json!({ "settings": numbers.collect::<Vec<_>>(), "inRealTime": real.numbers() }),
+        svg: Some(curves::svg(&panels)),
+    })
+}
+
+type Kind = (&'static str, fn(&Point) -> Estimate);
+const LATENCY: Kind = ("seconds a text", |point| point.latency);
+const RESAMPLING: Kind = ("resampled per round", |point| point.resampling);
+
+/// A setting over all temperatures.
+struct Line<'a> {
+    setting: &'a Setting,
+    points: &'a [Point],
+}
+
+/// The curves of a scheme, or of all.
+fn panel((title, of): &Kind, scheme: Option<&str>, lines: &[Line<'_>]) -> Panel {
+    let most =
+        lines.iter().flat_map(|line| line.points).map(|point| of(point).value + of(point).error).fold(0.0, f64::max);
+    let mark = |(point, temperature): (&Point, f32)| Mark {
+        x: f64::from(temperature),
+        y: of(point).value,
+        error: of(point).error,
+    };
+    let shown = lines.iter().filter(|line| scheme.is_none_or(|scheme| line.setting.scheme == scheme));
+    let curves = shown.map(|line| Curve {
+        name: line.setting.name.clone(),
+        points: line.points.iter().zip(TEMPERATURES).map(mark).collect(),
+    });
+    Panel {
+        title: scheme.unwrap_or("K-SQS and C-SQS").to_owned(),
+        across: "T",
+        up: title,
+        bounds: Bounds { x: (0.0, 1.0), y: (0.0, most) },
+        curves: curves.collect(),
+    }
+}
+
+impl Point {
+    fn of(sessions: &[Session], clock: &Clock) -> Self {
+        let latency = |session: &Session| {
+            let rounds = session.rounds.iter().map(|round| Sent { down: 0, ..Sent::from(round) });
+            // Texts end early: what 64 tokens would have taken.
+            (clock.spend(rounds).total() * f64::from(TOKENS), session.tokens.len() as f64)
+        };
+        let resampling = |session: &Session| {
+            let rejected = session.rounds.iter().filter(|round| round.accepted < round.drafted.len()).count();
+            (rejected as f64, session.rounds.len() as f64)
+        };
+        let estimate =
+            |pair: &dyn Fn(&Session) -> (f64, f64)| Estimate::of(&sessions.iter().map(pair).collect::<Vec<_>>());
+        Self { latency: estimate(&latency), resampling: estimate(&resampling) }
+    }
+}
