@@ -70,6 +70,7 @@ pub struct ChatTemplate {
 
 /// Errors when turning a conversation into a prompt.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ChatError {
     /// Invalid Jinja, or a Jinja feature that is not supported.
     #[error("the chat template cannot be used: {0}")]

@@ -1,8 +1,4 @@
-//! Language models that return logits, with cache rollback, and their tokenizers.
-//!
-//! Outrider runs this code twice: as the draft model in a browser worker (wasm32) and as the target model on a server.
-//! Both need features that general inference code lacks: logits for *every* position of a short run of tokens, a KV
-//! cache that can be rolled back to any length, and many sequences in one forward pass.
+#![doc = include_str!("../README.md")]
 //!
 //! # From tokens to logits
 //!
@@ -46,6 +42,7 @@
 //! - Support for big-endian machines.
 //! - Speed at long context lengths: caches are f32.
 
+#[cfg(feature = "chat")]
 mod chat;
 mod container;
 mod error;
@@ -53,10 +50,13 @@ mod family;
 mod forward;
 mod kernels;
 pub mod shapes;
+#[cfg(feature = "tokenizers")]
 mod stop;
 pub mod threads;
+#[cfg(feature = "tokenizers")]
 mod tokenizer;
 
+#[cfg(feature = "chat")]
 pub use chat::{
     Call, CallReader, ChatError, ChatSource, ChatTemplate, Conversation, Message, MessageError, Piece, Tool,
 };
@@ -86,7 +86,9 @@ pub use forward::{
     scratch::Scratch,
 };
 pub use kernels::{head_page::PAGE_TOKENS, pages::Page};
+#[cfg(feature = "tokenizers")]
 pub use stop::{Reach, StopStrings, TokenTexts};
+#[cfg(feature = "tokenizers")]
 pub use tokenizer::{TextStream, Tokenizer};
 
 /// Name of the instruction set in use, such as `avx512` or `portable`. It is the fastest that the processor supports,

@@ -17,6 +17,7 @@ pub struct DraftDist {
 
 /// Why ids and counts do not make a [`DraftDist`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum DistError {
     /// No token has any mass.
     #[error("no token has any mass")]

@@ -2,6 +2,7 @@
 
 /// Why a byte string is not a frame or a payload.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum DecodeError {
     /// The input ended inside a field.
     #[error("the input ends inside {field}")]
@@ -58,6 +59,7 @@ pub enum DecodeError {
 
 /// Why numbers cannot be used as parameters of a scheme, or a distribution cannot be coded with it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ParameterError {
     /// The support size is zero or above the vocabulary size.
     #[error("support size K = {support_size} is not in 1..={vocab_size}")]

@@ -1,6 +1,8 @@
-//! **Bytes.** Everything of Outrider that is a bit or a byte on the link, and nothing else.
+#![doc = include_str!("../README.md")]
 //!
-//! Files follow the data from a rounded distribution to a frame:
+//! # Modules
+//!
+//! They follow the data from a rounded distribution to a frame:
 //!
 //! | module | what it knows |
 //! |---|---|
@@ -14,11 +16,6 @@
 //! | [`bits`], [`wire`] | bit and byte readers that name what they lacked |
 //! | [`frame`] | the frames; the only module that knows their byte layout |
 //! | [`format`](mod@format) | the wire format in prose, with examples that are tested |
-//!
-//! No I/O, no clock, no randomness, and no floating-point number decides a bit: whatever two machines
-//! round differently cannot matter here. Every decoder is total: any byte string gives a value or a
-//! [`DecodeError`](error::DecodeError), never a panic, and never an allocation beyond the frame's own size
-//! times a small constant.
 #![forbid(unsafe_code)]
 
 pub mod adaptive;

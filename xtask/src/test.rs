@@ -130,7 +130,18 @@ fn test_native(workspace: &Workspace, full: bool) -> Result<()> {
     binaries::run_in_lanes(workspace, alone, full, &[])?;
     // Tests of the server wait for its timers, the statistical ones compute.
     binaries::run_in_lanes(workspace, together, full, &["server", "laws"])?;
-    process::run(workspace.cargo_without_candle("test").arg("--doc"))
+    process::run(workspace.cargo_without_candle("test").arg("--doc"))?;
+    if full { package(workspace) } else { Ok(()) }
+}
+
+/// Packs the crates that others can depend on, as for crates.io, and checks the one with optional features without them.
+fn package(workspace: &Workspace) -> Result<()> {
+    let manifest = |package: &&str| ["--package".to_owned(), format!("outrider-{package}")];
+    let packages = ["codec", "control", "speculation", "models", "webgpu", "edge"];
+    let packages = packages.iter().flat_map(manifest);
+    // Their code has just been compiled and tested.
+    process::run(workspace.cargo("publish").args(["--dry-run", "--no-verify", "--allow-dirty"]).args(packages))?;
+    process::run(workspace.cargo("check").args(["--release", "--package", "outrider-models", "--no-default-features"]))
 }
 
 /// The packages that link candle.

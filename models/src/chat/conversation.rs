@@ -33,6 +33,7 @@ pub struct Message {
 
 /// Reasons to reject an object as a message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum MessageError {
     /// The `role` is missing or not a string.
     #[error("a message must have a role")]

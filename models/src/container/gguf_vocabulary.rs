@@ -7,7 +7,9 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::{error::LoadError, tokenizer::Tokenizer};
+use crate::error::LoadError;
+#[cfg(feature = "tokenizers")]
+use crate::tokenizer::Tokenizer;
 
 /// Maximum length of an array and of a text in it, above those of any real vocabulary.
 const MOST_ENTRIES: u64 = 1 << 21;
@@ -200,6 +202,7 @@ impl GgufVocabulary {
     /// First id with different tokens in this vocabulary and in `tokenizer`: the id, the file's token and the
     /// tokenizer's. Ids missing in the tokenizer are skipped. llama.cpp's converter writes the `▁` of user-defined
     /// tokens as a space, which does not count as a difference.
+    #[cfg(feature = "tokenizers")]
     #[must_use]
     pub fn differs_from(&self, tokenizer: &Tokenizer) -> Option<(u32, String, String)> {
         self.known().find_map(|(id, here)| {
@@ -211,6 +214,7 @@ impl GgufVocabulary {
 
     /// First token missing in a tokenizer, with its id. User-defined tokens may be missing, because converters pad
     /// vocabularies with them.
+    #[cfg(feature = "tokenizers")]
     #[must_use]
     pub fn missing_in(&self, tokenizer: &Tokenizer) -> Option<(u32, &str)> {
         let mut own = self.known().filter(|(id, _)| self.kind(*id as usize) != USER_DEFINED);

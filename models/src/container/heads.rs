@@ -13,12 +13,13 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fmt::{Display, Write},
+    fmt::Write,
     str::FromStr,
 };
 
 use safetensors::{Dtype, SafeTensorError, SafeTensors};
 
+#[cfg(feature = "tokenizers")]
 use crate::{family::config::ModelConfig, tokenizer::Tokenizer};
 
 /// Parameters of a linear classifier σ(w·h + b).
@@ -197,9 +198,10 @@ impl HeadsFile {
     ///
     /// # Errors
     /// [`HeadsError::OtherDraft`] names the difference. Drafts that differ only in their weights are not distinguished.
+    #[cfg(feature = "tokenizers")]
     pub fn check_draft(&self, config: &ModelConfig, tokenizer: &Tokenizer) -> Result<(), HeadsError> {
         let metadata = &self.metadata;
-        let differs = |what, heads: &dyn Display, draft: &dyn Display| {
+        let differs = |what, heads: &dyn std::fmt::Display, draft: &dyn std::fmt::Display| {
             Err(HeadsError::OtherDraft { what, heads: heads.to_string(), draft: draft.to_string() })
         };
         if metadata.hidden_size != config.hidden_size {

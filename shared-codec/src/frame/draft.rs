@@ -44,7 +44,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Tells a Draft by the first byte of a frame.
+    /// True for the first byte of a Draft.
     pub(super) fn has_kind(kind: u8) -> bool {
         matches!(kind & !IN_FLIGHT, DRAFT | LONG_DRAFT)
     }

@@ -52,7 +52,7 @@ pub(super) fn take_float(
     if allowed(value) { Ok(value) } else { Err(DecodeError::Value { field, value: bits.into() }) }
 }
 
-/// Tells whether an f32 is one of a distribution's probabilities; +0 is, −0 is not.
+/// True for an f32 that a distribution may have as a probability; +0 is one, −0 is not.
 pub(super) fn is_probability(p: f32) -> bool {
     (0.0..=1.0).contains(&p) && p.is_sign_positive()
 }
