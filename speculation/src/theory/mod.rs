@@ -19,8 +19,7 @@ pub mod flops;
 pub mod sprinter;
 pub mod sqs;
 
-pub use outrider_control::round_length as tk_slt;
-use outrider_control::round_length::geometric_sum;
+pub use outrider_control::round_length::{self as tk_slt, geometric_sum};
 
 /// TV(p, q) = Σ max(0, p − q), the total variation distance of two distributions; from 0 (equal) to 1 (disjoint).
 ///
