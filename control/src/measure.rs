@@ -3,10 +3,10 @@
 //! | type | it estimates | users |
 //! |---|---|---|
 //! | [`Mean`] | a mean that starts from a prior | acceptance rates, seconds by mode and by rows |
-//! | [`Ratio`] | the ratio of two sums that are forgotten together | seconds a draft, tokens a second, a slope |
-//! | [`Line`] | a slope and a level | seconds of a pass by its rows |
-//! | [`Recent`] | the last eight values, and the lowest of them | times that queues and other work add to |
-//! | [`Watch`] | outliers and changes among times | round trips, draft times |
+//! | `Ratio` | the ratio of two sums that are forgotten together | seconds a draft, tokens a second, a slope |
+//! | `Line` | a slope and a level | seconds of a pass by its rows |
+//! | `Recent` | the last eight values, and the lowest of them | times that queues and other work add to |
+//! | `Watch` | outliers and changes among times | round trips, draft times |
 
 use core::time::Duration;
 use std::collections::VecDeque;

@@ -45,7 +45,7 @@ impl Default for ThresholdParameters {
 
 /// The threshold of a session's generations, one after another.
 #[derive(Debug, Clone)]
-pub struct Conformal {
+pub(crate) struct Conformal {
     parameters: ThresholdParameters,
     /// β after the drafts of the round so far.
     threshold: f64,
@@ -61,7 +61,7 @@ pub struct Conformal {
 
 impl Conformal {
     /// At the start of a session.
-    pub fn new(parameters: ThresholdParameters) -> Self {
+    pub(crate) fn new(parameters: ThresholdParameters) -> Self {
         Self {
             parameters,
             threshold: parameters.initial,
@@ -74,7 +74,7 @@ impl Conformal {
     }
 
     /// At the start of a generation: what an `earlier` one left, if it had the same parameters.
-    pub fn after(earlier: Option<&Self>, parameters: ThresholdParameters) -> Self {
+    pub(crate) fn after(earlier: Option<&Self>, parameters: ThresholdParameters) -> Self {
         let earlier = earlier.filter(|earlier| earlier.parameters == parameters);
         earlier.cloned().unwrap_or_else(|| Self::new(parameters))
     }
@@ -87,38 +87,38 @@ impl Conformal {
     }
 
     /// β.
-    pub fn threshold(&self) -> f64 {
+    pub(crate) fn threshold(&self) -> f64 {
         self.threshold
     }
 
     /// Whether the last verdict's bonus token waits for [`bonus`](Self::bonus).
-    pub fn owes(&self) -> bool {
+    pub(crate) fn owes(&self) -> bool {
         self.owes
     }
 
     /// A token was drafted, and its support dropped so much.
-    pub fn drafted(&mut self, dropped: f64) {
+    pub(crate) fn drafted(&mut self, dropped: f64) {
         self.checkpoints.push((self.threshold, dropped));
         self.threshold = self.updated(self.threshold, dropped);
     }
 
     /// The round ended before a token that would have dropped so much.
-    pub fn declined(&mut self, dropped: f64) {
+    pub(crate) fn declined(&mut self, dropped: f64) {
         self.undrafted = Some(dropped);
     }
 
     /// A token was committed without being sent, and its support would have dropped so much.
-    pub fn passed(&mut self, dropped: f64) {
+    pub(crate) fn passed(&mut self, dropped: f64) {
         self.bonus(dropped);
     }
 
     /// The bonus token's distribution, if one is owed, will not be known: the target has written on alone.
-    pub fn forgive(&mut self) {
+    pub(crate) fn forgive(&mut self) {
         self.owes = false;
     }
 
     /// The verdict: so many drafts are accepted, and a token was `added` after them, or none.
-    pub fn verdict(&mut self, accepted: usize, added: bool) {
+    pub(crate) fn verdict(&mut self, accepted: usize, added: bool) {
         let drafted = self.checkpoints.len();
         // The distribution of the token that replaces a rejected draft is that draft's.
         let counted = if accepted < drafted { accepted + usize::from(added) } else { drafted };
@@ -138,7 +138,7 @@ impl Conformal {
     }
 
     /// The bonus token's distribution is known, and its support drops so much.
-    pub fn bonus(&mut self, dropped: f64) {
+    pub(crate) fn bonus(&mut self, dropped: f64) {
         self.owes = false;
         self.dropped_sum += dropped;
         self.updates += 1;
@@ -146,7 +146,7 @@ impl Conformal {
     }
 
     /// Mean dropped mass of the committed tokens of the session so far; `None` before the first.
-    pub fn mean_dropped_mass(&self) -> Option<f64> {
+    pub(crate) fn mean_dropped_mass(&self) -> Option<f64> {
         (self.updates > 0).then(|| self.dropped_sum / self.updates as f64)
     }
 
@@ -156,7 +156,7 @@ impl Conformal {
     }
 
     /// α, η and β₁.
-    pub fn parameters(&self) -> &ThresholdParameters {
+    pub(crate) fn parameters(&self) -> &ThresholdParameters {
         &self.parameters
     }
 

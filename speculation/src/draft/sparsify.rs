@@ -34,7 +34,7 @@ impl Support {
     }
 
     /// Lists no more than the `most` most likely tokens of the support. Ties go to the smaller id.
-    pub fn listing(mut self, most: u32) -> Self {
+    pub(crate) fn listing(mut self, most: u32) -> Self {
         let most = most as usize;
         if most < self.ids.len() {
             let mut places: Vec<usize> = (0..self.ids.len()).collect();

@@ -145,7 +145,7 @@ pub(crate) fn couple(q: &Distribution<'_>, dist: &DraftDist, draft: u32, randomn
 
 impl Proposal {
     /// A draft of this distribution.
-    pub fn with(self, id: u32) -> DraftToken {
+    pub(crate) fn with(self, id: u32) -> DraftToken {
         let Self { dist, support_size, .. } = self;
         DraftToken { id, dist, support_size }
     }

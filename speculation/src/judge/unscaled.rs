@@ -77,7 +77,7 @@ impl Transport {
     }
 
     /// Appends the statistic of a draft from q̂ = `dist`; `q` is the distribution that q̂ was made of.
-    pub fn put(&self, out: &mut Vec<u8>, q: &Distribution<'_>, dist: &DraftDist) {
+    pub(crate) fn put(&self, out: &mut Vec<u8>, q: &Distribution<'_>, dist: &DraftDist) {
         let Some(kind) = self.kind else { return };
         let bits = |number: &f64| f16::from_f64(*number).to_bits();
         match self.need.of_unscaled(q, dist.ids()) {

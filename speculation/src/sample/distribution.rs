@@ -193,7 +193,7 @@ impl<'a> Distribution<'a> {
     }
 
     /// The most likely token; of several the smallest.
-    pub fn likeliest(&self) -> u32 {
+    pub(crate) fn likeliest(&self) -> u32 {
         // Every distribution has a token.
         self.most_likely(1).first().copied().unwrap_or_default()
     }

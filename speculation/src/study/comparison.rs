@@ -30,7 +30,7 @@ pub struct ComparisonParameters {
 
 /// The running costs of one generation.
 #[derive(Debug, Clone)]
-pub struct Comparison {
+pub(crate) struct Comparison {
     /// Bits per token of the schemes where all cost the same.
     fixed: Vec<(&'static str, u32)>,
     c_sqs: Option<Trial>,
@@ -52,7 +52,12 @@ struct Trial {
 impl Comparison {
     /// For a vocabulary of V, at the start of a generation, with C-SQS's threshold as an `earlier` one left it. Schemes
     /// that cannot be used with these parameters are left out.
-    pub fn new(with: ComparisonParameters, vocab_size: u32, prompt: &[u32], earlier: Option<&Conformal>) -> Self {
+    pub(crate) fn new(
+        with: ComparisonParameters,
+        vocab_size: u32,
+        prompt: &[u32],
+        earlier: Option<&Conformal>,
+    ) -> Self {
         let ComparisonParameters { support_size, lattice_resolution, threshold } = with;
         let (code, downlink) = (Code::Enumerative, Downlink::Full);
         let options = SchemeOptions { support_size, lattice_resolution, code, downlink };
@@ -72,12 +77,12 @@ impl Comparison {
     }
 
     /// C-SQS's threshold.
-    pub fn into_threshold(self) -> Conformal {
+    pub(crate) fn into_threshold(self) -> Conformal {
         self.threshold
     }
 
     /// Whether the last verdict's bonus token waits for [`bonus`](Self::bonus).
-    pub fn owes(&self) -> bool {
+    pub(crate) fn owes(&self) -> bool {
         self.threshold.owes()
     }
 
@@ -85,7 +90,7 @@ impl Comparison {
     ///
     /// # Errors
     /// If `q` has no mass.
-    pub fn bonus(&mut self, q: &Distribution<'_>) -> Result<(), DistError> {
+    pub(crate) fn bonus(&mut self, q: &Distribution<'_>) -> Result<(), DistError> {
         if let Some(trial) = self.c_sqs.as_ref().filter(|_| self.threshold.owes()) {
             self.threshold.bonus(trial.propose(q, self.threshold.threshold())?.dropped_mass);
         }
@@ -96,7 +101,7 @@ impl Comparison {
     ///
     /// # Errors
     /// If `q` has no mass.
-    pub fn declined(&mut self, q: &Distribution<'_>) -> Result<(), DistError> {
+    pub(crate) fn declined(&mut self, q: &Distribution<'_>) -> Result<(), DistError> {
         if let Some(trial) = &self.c_sqs {
             self.threshold.declined(trial.propose(q, self.threshold.threshold())?.dropped_mass);
         }
@@ -107,7 +112,7 @@ impl Comparison {
     ///
     /// # Errors
     /// If `q` has no mass.
-    pub fn drafted(&mut self, q: &Distribution<'_>, id: u32) -> Result<(), DistError> {
+    pub(crate) fn drafted(&mut self, q: &Distribution<'_>, id: u32) -> Result<(), DistError> {
         self.drafted += 1;
         if let Some(trial) = &mut self.c_sqs {
             let proposal = trial.propose(q, self.threshold.threshold())?;
@@ -125,7 +130,7 @@ impl Comparison {
     ///
     /// # Errors
     /// If `q` has no mass.
-    pub fn passed(&mut self, q: &Distribution<'_>, id: u32) -> Result<(), DistError> {
+    pub(crate) fn passed(&mut self, q: &Distribution<'_>, id: u32) -> Result<(), DistError> {
         if let Some(trial) = &self.c_sqs {
             self.threshold.passed(trial.propose(q, self.threshold.threshold())?.dropped_mass);
         }
@@ -134,7 +139,7 @@ impl Comparison {
     }
 
     /// The target wrote a token alone.
-    pub fn streamed(&mut self, id: u32) {
+    pub(crate) fn streamed(&mut self, id: u32) {
         self.threshold.forgive();
         self.read(id);
     }
@@ -147,7 +152,7 @@ impl Comparison {
     }
 
     /// Ends the round and gives each scheme's payload bits for it.
-    pub fn settle(&mut self, accepted: usize, token: Option<u32>) -> Vec<(&'static str, usize)> {
+    pub(crate) fn settle(&mut self, accepted: usize, token: Option<u32>) -> Vec<(&'static str, usize)> {
         self.threshold.verdict(accepted, token.is_some());
         let drafted = std::mem::take(&mut self.drafted);
         let fixed = self.fixed.iter().map(|&(name, bits)| (name, bits as usize * drafted));

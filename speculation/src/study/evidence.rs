@@ -39,7 +39,7 @@ pub struct Candidate {
 
 impl TokenEvidence {
     /// Of a token that was drafted, or that stands in the place of a draft, with what that was judged by.
-    pub fn of_draft(id: u32, drawn: &Drawn, evidence: Option<&Evidence>, bits: f64) -> Self {
+    pub(crate) fn of_draft(id: u32, drawn: &Drawn, evidence: Option<&Evidence>, bits: f64) -> Self {
         let by_draft = match &drawn.dist {
             Some(dist) => likeliest(shares(dist)),
             None => likeliest(indexed(&drawn.q)),
@@ -66,7 +66,7 @@ impl TokenEvidence {
     }
 
     /// Of a position at which S(q) was drawn from, ahead of a text that the target writes.
-    pub fn of_guess(q: &[f64], bits: Option<u32>) -> Self {
+    pub(crate) fn of_guess(q: &[f64], bits: Option<u32>) -> Self {
         let candidates = likeliest(indexed(q)).into_iter();
         let candidates = candidates.map(|(id, q)| Candidate { id, draft: Some(q), target: None }).collect();
         Self { log_probability: None, bits: bits.map(f64::from), candidates }

@@ -40,7 +40,7 @@ pub struct Drawn {
 
 impl Explanation {
     /// Counts a judged draft.
-    pub fn add(&mut self, drawn: &Drawn, evidence: &Evidence) {
+    pub(crate) fn add(&mut self, drawn: &Drawn, evidence: &Evidence) {
         let p = dense(&evidence.target, drawn.q.len());
         let rejection = match &drawn.dist {
             Some(_) if drawn.is_known => evidence.rejection.into(),

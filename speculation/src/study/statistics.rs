@@ -255,12 +255,12 @@ impl Statistics {
     }
 
     /// Accepted per drafted token: what of the drafting was of use. Falls as more are drafted a round.
-    pub fn accepted_per_drafted(&self) -> f64 {
+    pub(crate) fn accepted_per_drafted(&self) -> f64 {
         ratio(self.accepted as f64, self.drafted as f64)
     }
 
     /// Bytes received per rejection that the edge resampled for; `None` where the cloud resamples.
-    pub fn downlink_bytes_per_rejection(&self) -> Option<f64> {
+    pub(crate) fn downlink_bytes_per_rejection(&self) -> Option<f64> {
         (self.rejection_downlink_bits > 0).then(|| self.rejection_downlink_bits as f64 / 8.0 / self.resampled as f64)
     }
 

@@ -11,8 +11,7 @@
 
 pub mod sqs;
 
-pub use outrider_control::round_length as tk_slt;
-pub use outrider_control::round_length::geometric_sum;
+pub use outrider_control::round_length::{self as tk_slt, geometric_sum};
 
 /// TV(p, q) = Σ max(0, p − q), the total variation distance of two distributions; from 0 (equal) to 1 (disjoint).
 ///

@@ -18,7 +18,7 @@ pub struct RejectionBound {
 impl RejectionBound {
     /// Counts a committed token whose distributions were `total_variation` = TV(q, p) apart, and whose q was distorted
     /// so much at most.
-    pub fn add(&mut self, total_variation: f64, distortion: f64) {
+    pub(crate) fn add(&mut self, total_variation: f64, distortion: f64) {
         self.discrepancy += total_variation;
         self.distortion += distortion;
     }

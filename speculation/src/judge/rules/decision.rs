@@ -38,7 +38,7 @@ impl Interleaving {
     }
 
     /// π as V weights.
-    pub fn dense(&self, q: &DraftDist, p: &[f64]) -> Vec<f64> {
+    pub(crate) fn dense(&self, q: &DraftDist, p: &[f64]) -> Vec<f64> {
         self.overlay(q, p, |weight, _| weight)
     }
 

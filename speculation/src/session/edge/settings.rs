@@ -163,7 +163,7 @@ impl Speculation {
 
 impl Settings {
     /// S(·) of the draft model: the target's, at the temperature that is asked for.
-    pub fn draft_sampling(&self) -> SamplingParameters {
+    pub(crate) fn draft_sampling(&self) -> SamplingParameters {
         let temperature = match &self.mode {
             Mode::Speculative(speculation) | Mode::Auto(speculation) => speculation.draft_temperature,
             Mode::Ahead(ahead) => ahead.draft_temperature,
