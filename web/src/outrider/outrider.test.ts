@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import type { EngineInfo } from './builds.js';
-import type { Round, Summary } from './edge.js';
+import type { Round, Summary, Token } from './edge.js';
 import { describe } from './errors.js';
 import { session } from './fixtures.js';
 import { emptySummary } from './generation.js';
@@ -57,7 +57,22 @@ class FakeWorker extends EventTarget {
 }
 
 const sentTypes = (worker: FakeWorker) => worker.sent.map(({ type }) => type);
+const say = (message: FromWorker) => FakeWorker.last.say(message);
 const reachesWorker = () => vi.waitFor(() => expect(FakeWorker.last.sent.at(-1)?.type).toBe('generate'));
+
+/** An instance with a generation that its worker has begun. */
+async function running() {
+  const outrider = await Outrider.load();
+  const generation = outrider.generate('p');
+  await reachesWorker();
+  return { outrider, generation };
+}
+
+async function textsOf(tokens: AsyncIterable<Token>): Promise<string[]> {
+  const texts: string[] = [];
+  for await (const { text } of tokens) texts.push(text);
+  return texts;
+}
 
 beforeEach(() => {
   FakeWorker.all = [];
@@ -103,15 +118,11 @@ test('a token reaches the worker, if it can be one', async () => {
 });
 
 test('tokens stream in order and the summary is both promised and returned', async () => {
-  const outrider = await Outrider.load();
-  const generation = outrider.generate('p');
-  await reachesWorker();
-  FakeWorker.last.say({ type: 'round', id: 1, round: round('a', 'b') });
+  const { generation } = await running();
+  say({ type: 'round', id: 1, round: round('a', 'b') });
   expect(generation.statistics?.tokens).toBe(2);
-  FakeWorker.last.say({ type: 'done', id: 1, summary: done });
-  const texts: string[] = [];
-  for await (const token of generation) texts.push(token.text);
-  expect(texts).toEqual(['a', 'b']);
+  say({ type: 'done', id: 1, summary: done });
+  expect(await textsOf(generation)).toEqual(['a', 'b']);
   expect(await generation.summary).toBe(done);
   const rounds = generation.rounds();
   await rounds.next();
@@ -128,10 +139,8 @@ test('options are checked at once, against what this server can do', async () =>
 });
 
 test('leaving the loop stops the generation', async () => {
-  const outrider = await Outrider.load();
-  const generation = outrider.generate('p');
-  await reachesWorker();
-  FakeWorker.last.say({ type: 'round', id: 1, round: round('a') });
+  const { generation } = await running();
+  say({ type: 'round', id: 1, round: round('a') });
   for await (const _ of generation) break;
   expect(FakeWorker.last.sent.at(-1)).toEqual({ type: 'stop', id: 1 });
 });
@@ -148,10 +157,8 @@ test('a signal stops; one that was aborted before never reaches the worker', asy
 });
 
 test('a lost server rejects with its code, and the next generation can run', async () => {
-  const outrider = await Outrider.load();
-  const generation = outrider.generate('p');
-  await reachesWorker();
-  FakeWorker.last.say({ type: 'failed', id: 1, error: { code: 'connection-lost', message: 'gone' } });
+  const { outrider, generation } = await running();
+  say({ type: 'failed', id: 1, error: { code: 'connection-lost', message: 'gone' } });
   await expect(generation.summary).rejects.toMatchObject({ name: 'OutriderError', code: 'connection-lost' });
   await expect(generation[Symbol.asyncIterator]().next()).rejects.toMatchObject({ code: 'connection-lost' });
   outrider.generate('p');
@@ -172,9 +179,7 @@ test('after a crash the next generation starts and loads a new worker, with the 
 });
 
 test('a worker that does not stop is given up', async () => {
-  const outrider = await Outrider.load();
-  const generation = outrider.generate('p');
-  await reachesWorker();
+  const { generation } = await running();
   vi.useFakeTimers();
   generation.stop();
   vi.advanceTimersByTime(10_001);
@@ -194,7 +199,7 @@ test('loading can be given up, with the reason of the signal', async () => {
 test('a failed load has the code of its cause', async () => {
   FakeWorker.loads = false;
   const loading = Outrider.load();
-  FakeWorker.last.say({ type: 'load-failed', error: { code: 'corrupt-model', message: 'bad magic' } });
+  say({ type: 'load-failed', error: { code: 'corrupt-model', message: 'bad magic' } });
   await expect(loading).rejects.toMatchObject({ code: 'corrupt-model', message: 'bad magic' });
 });
 
@@ -260,36 +265,28 @@ test('a generation can be suspended, and resumed by another page', async () => {
     request: state.request,
     continuation: { attempts: 2, committed: [0, 1] },
   });
-  FakeWorker.last.say({ type: 'round', id: 1, round: round('c') });
-  FakeWorker.last.say({ type: 'done', id: 1, summary: { ...done, text: 'abc' } });
-  const texts: string[] = [];
-  for await (const token of resumed) texts.push(token.text);
-  expect(texts).toEqual(['a', 'b', 'c']);
+  say({ type: 'round', id: 1, round: round('c') });
+  say({ type: 'done', id: 1, summary: { ...done, text: 'abc' } });
+  expect(await textsOf(resumed)).toEqual(['a', 'b', 'c']);
 });
 
 test('leaving a loop makes room at once: what comes next waits for the worker', async () => {
-  const outrider = await Outrider.load();
-  const first = outrider.generate('p');
-  await reachesWorker();
+  const { outrider, generation: first } = await running();
   first.stop();
   const second = outrider.generate('q');
   expect(() => outrider.generate('r')).toThrow(expect.objectContaining({ code: 'busy' }));
   await Promise.resolve();
   expect(sentTypes(FakeWorker.last)).toEqual(['load', 'generate', 'stop']);
-  FakeWorker.last.say({ type: 'done', id: 1, summary: { ...done, finish: 'cancelled' } });
+  say({ type: 'done', id: 1, summary: { ...done, finish: 'cancelled' } });
   await reachesWorker();
-  FakeWorker.last.say({ type: 'round', id: 2, round: round('b') });
-  FakeWorker.last.say({ type: 'done', id: 2, summary: done });
+  say({ type: 'round', id: 2, round: round('b') });
+  say({ type: 'done', id: 2, summary: done });
   expect(await first.summary).toMatchObject({ finish: 'cancelled' });
-  const texts: string[] = [];
-  for await (const { text } of second) texts.push(text);
-  expect(texts).toEqual(['b']);
+  expect(await textsOf(second)).toEqual(['b']);
 });
 
 test('what waits for a generation that does not stop gets another worker', async () => {
-  const outrider = await Outrider.load();
-  const stuck = outrider.generate('p');
-  await reachesWorker();
+  const { outrider, generation: stuck } = await running();
   vi.useFakeTimers();
   stuck.stop();
   const next = outrider.generate('q');
@@ -298,14 +295,12 @@ test('what waits for a generation that does not stop gets another worker', async
   await expect(stuck.summary).rejects.toMatchObject({ code: 'worker-unresponsive' });
   await vi.waitFor(() => expect(FakeWorker.all).toHaveLength(2));
   await reachesWorker();
-  FakeWorker.last.say({ type: 'done', id: 2, summary: done });
+  say({ type: 'done', id: 2, summary: done });
   expect(await next.summary).toBe(done);
 });
 
 test('what is stopped while it waits leaves the one before it to its time', async () => {
-  const outrider = await Outrider.load();
-  const stuck = outrider.generate('p');
-  await reachesWorker();
+  const { outrider, generation: stuck } = await running();
   vi.useFakeTimers();
   stuck.stop();
   const next = outrider.generate('q');
@@ -338,13 +333,11 @@ test('without a browser loading says so', async () => {
 });
 
 test('what an error comes from survives the worker', async () => {
-  const outrider = await Outrider.load();
-  const generation = outrider.generate('p');
-  await reachesWorker();
+  const { generation } = await running();
   const thrown = new Error('outer', {
     cause: Object.assign(new TypeError('inner'), { code: 'E', cause: 404 }),
   });
-  FakeWorker.last.say({ type: 'failed', id: 1, error: structuredClone(describe(thrown)) });
+  say({ type: 'failed', id: 1, error: structuredClone(describe(thrown)) });
   const error = await generation.summary.catch((reason: unknown) => reason as Error);
   expect(error).toMatchObject({ code: 'internal', message: 'outer' });
   expect((error as Error).cause).toMatchObject({
@@ -367,7 +360,7 @@ test('closing can be awaited, by hand and by `await using`', async () => {
   {
     await using other = await Outrider.load();
     expect(other.mode).toBe('draft');
-    queueMicrotask(() => FakeWorker.last.say({ type: 'closed' }));
+    queueMicrotask(() => say({ type: 'closed' }));
   }
   expect(FakeWorker.last).not.toBe(worker);
   expect(sentTypes(FakeWorker.last)).toEqual(['load', 'close']);
@@ -377,17 +370,17 @@ test('the tokenizer answers in any order, and its errors are whose they are', as
   const outrider = await Outrider.load();
   const [ids, text] = [outrider.tokenize('a'), outrider.detokenize([1, 2])];
   await vi.waitFor(() => expect(sentTypes(FakeWorker.last)).toEqual(['load', 'ask', 'ask']));
-  FakeWorker.last.say({ type: 'answer', id: 2, answer: 'ab' });
-  FakeWorker.last.say({ type: 'answer', id: 1, answer: [7] });
+  say({ type: 'answer', id: 2, answer: 'ab' });
+  say({ type: 'answer', id: 1, answer: [7] });
   expect([await ids, await text]).toEqual([[7], 'ab']);
   const refused = outrider.countTokens([{ role: 'user', content: 'a' }]);
   await vi.waitFor(() => expect(FakeWorker.last.sent).toHaveLength(4));
-  FakeWorker.last.say({ type: 'no-answer', id: 3, error: { code: 'invalid-parameters', message: 'no' } });
+  say({ type: 'no-answer', id: 3, error: { code: 'invalid-parameters', message: 'no' } });
   await expect(refused).rejects.toMatchObject({ code: 'invalid-parameters' });
   await expect(outrider.detokenize([-1])).rejects.toMatchObject({ code: 'invalid-option' });
   const lost = outrider.tokenize('b');
   await vi.waitFor(() => expect(FakeWorker.last.sent).toHaveLength(5));
-  FakeWorker.last.say({ type: 'crashed', error: { code: 'worker-crashed', message: 'trap' } });
+  say({ type: 'crashed', error: { code: 'worker-crashed', message: 'trap' } });
   await expect(lost).rejects.toMatchObject({ code: 'worker-crashed' });
 });
 
