@@ -5,10 +5,12 @@
 
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { chromiumArgs, inChromium } from './chromium.mjs';
+import { chromium } from 'playwright-core';
+import { chromiumArgs, chromiumPath } from './chromium.mjs';
 
 const [folder, name] = process.argv.slice(2);
-await inChromium(chromiumArgs, async (browser) => {
+const browser = await chromium.launch({ executablePath: chromiumPath, args: chromiumArgs });
+try {
   const page = await browser.newPage();
   const glue = readFileSync(join(folder, `${name}_bench.js`), 'utf8');
   await page.evaluate(`${glue}; globalThis.wasm_bindgen = wasm_bindgen;`);
@@ -24,4 +26,6 @@ await inChromium(chromiumArgs, async (browser) => {
     [module, cases],
   );
   process.stdout.write(times);
-});
+} finally {
+  await browser.close();
+}

@@ -5,7 +5,8 @@
 // the paper's links, taking turns. Writes FILE.
 
 import { writeFileSync } from 'node:fs';
-import { chromiumArgs, inChromium } from '../chromium.mjs';
+import { chromium } from 'playwright-core';
+import { chromiumArgs, chromiumPath } from '../chromium.mjs';
 import { generate, openPage, pick, prompts, symmetric } from './page.mjs';
 
 const [file, url, form] = process.argv.slice(2);
@@ -27,7 +28,8 @@ const kept = [
   ...['uplinkBits', 'downlinkBits'],
 ];
 
-await inChromium(chromiumArgs, async (browser) => {
+const browser = await chromium.launch({ executablePath: chromiumPath, args: chromiumArgs });
+try {
   const page = await openPage(browser, url);
   const ways = (draftLength) => [
     { name: 'alone', options: { mode: 'cloud-only' } },
@@ -52,4 +54,6 @@ await inChromium(chromiumArgs, async (browser) => {
     console.error(`${megabits} Mbit/s, ${ntt} ms, γ = ${draftLength}`);
   }
   writeFileSync(file, `${JSON.stringify({ browser: browser.version(), links }, null, 1)}\n`);
-});
+} finally {
+  await browser.close();
+}
