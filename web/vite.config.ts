@@ -5,10 +5,7 @@ import { defineConfig } from 'vitest/config';
 import { compressed } from './compressed.js';
 
 /** Headers that isolate a page, so that its workers may share memory. */
-const isolation = {
-  'Cross-Origin-Opener-Policy': 'same-origin',
-  'Cross-Origin-Embedder-Policy': 'require-corp',
-};
+const isolation = { 'Cross-Origin-Opener-Policy': 'same-origin', 'Cross-Origin-Embedder-Policy': 'require-corp' };
 
 const server = process.env['OUTRIDER_SERVER'] ?? 'http://127.0.0.1:8787';
 
@@ -112,11 +109,7 @@ export default defineConfig(({ mode }) => ({
   preview: { headers: isolation },
   server: {
     headers: isolation,
-    proxy: {
-      '/pair': server,
-      '/healthz': server,
-      '/session': { target: server, ws: true },
-    },
+    proxy: { '/pair': server, '/healthz': server, '/session': { target: server, ws: true } },
   },
   test: { include: ['src/**/*.test.ts'] },
 }));

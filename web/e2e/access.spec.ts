@@ -75,9 +75,7 @@ test('a phone 360 pixels wide needs no sideways scrolling', async ({ demo, serve
 });
 
 test('the measure of contrast finds what is faint', async ({ page }) => {
-  await page.setContent(
-    '<p style="color: #777; background: #fff">faint</p><p style="color: #767676">clear</p>',
-  );
+  await page.setContent('<p style="color: #777; background: #fff">faint</p><p style="color: #767676">clear</p>');
   expect(await faintTexts(page)).toEqual(['faint (4.48)']);
 });
 

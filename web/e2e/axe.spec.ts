@@ -14,9 +14,7 @@ async function violations(page: Page, only?: string[]): Promise<string[]> {
   await page.evaluate(`${axe}; 0`);
   return page.evaluate(async (only) => {
     const { axe } = globalThis as unknown as {
-      axe: {
-        run(options: object): Promise<{ violations: { id: string; nodes: { target: unknown[] }[] }[] }>;
-      };
+      axe: { run(options: object): Promise<{ violations: { id: string; nodes: { target: unknown[] }[] }[] }> };
     };
     const found = (await axe.run(only ? { runOnly: only } : {})).violations;
     return found.map(({ id, nodes }) => `${id}: ${nodes.map(({ target }) => target.join(' ')).join(', ')}`);

@@ -16,7 +16,6 @@ export const builds = isFull ? allBuilds : allBuilds.filter((build) => made.incl
 
 /** The build that Chromium chooses on a page with or without shared memory. */
 export function chosenBuild(isIsolated: boolean, processors: number): string {
-  const isPossible = (build: string): boolean =>
-    (isIsolated && processors > 1) || !build.endsWith('-threads');
+  const isPossible = (build: string): boolean => (isIsolated && processors > 1) || !build.endsWith('-threads');
   return builds.find(isPossible) ?? 'none';
 }

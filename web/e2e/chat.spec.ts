@@ -11,10 +11,7 @@ async function tokensRead(url: string): Promise<number> {
   return Number(/^outrider_tokens_read_total\S* (\S+)/m.exec(metrics)?.[1]);
 }
 
-test('a conversation goes on where it was, and what was read is not read again', async ({
-  demo,
-  ownServer,
-}) => {
+test('a conversation goes on where it was, and what was read is not read again', async ({ demo, ownServer }) => {
   await demo.page.route('**/pair/chat.json', (route) =>
     route.fulfill({ json: { template, bos_token: '', eos_token: '' } }),
   );

@@ -39,11 +39,9 @@ try {
 
 async function check() {
   const { url, screenshots } = readArguments();
-  const browser = await chromium
-    .launch({ executablePath: chromiumPath, args: chromiumArgs })
-    .catch((error) => {
-      throw new Refusal(`Chromium could not be started from ${chromiumPath}: ${firstLine(error)}.`);
-    });
+  const browser = await chromium.launch({ executablePath: chromiumPath, args: chromiumArgs }).catch((error) => {
+    throw new Refusal(`Chromium could not be started from ${chromiumPath}: ${firstLine(error)}.`);
+  });
   try {
     const page = await browser.newPage({ viewport: { width: 960, height: 720 } });
     await open(page, url, 'laboratory');
@@ -106,11 +104,9 @@ async function take(page, url, folder) {
 
 /** Waits until the page is in `state`; a failed page has said why. */
 async function reach(page, state, timeout, deed) {
-  await page
-    .waitForSelector(`main[data-state="${state}"], main[data-state="failed"]`, { timeout })
-    .catch(() => {
-      throw new Refusal(`The page did not ${deed} within ${timeout / 1000} s.`);
-    });
+  await page.waitForSelector(`main[data-state="${state}"], main[data-state="failed"]`, { timeout }).catch(() => {
+    throw new Refusal(`The page did not ${deed} within ${timeout / 1000} s.`);
+  });
   const complaint = (await page.textContent('#alert'))?.trim();
   if (complaint) throw new Refusal(`The page says: ${complaint}`);
 }
@@ -133,10 +129,7 @@ async function report(page) {
 
 function readArguments() {
   try {
-    const { values, positionals } = parseArgs({
-      allowPositionals: true,
-      options: { screenshots: { type: 'string' } },
-    });
+    const { values, positionals } = parseArgs({ allowPositionals: true, options: { screenshots: { type: 'string' } } });
     const [url, ...rest] = positionals;
     if (!url || rest.length > 0 || !URL.canParse(url)) throw new Error('one URL is expected');
     return { url, screenshots: values.screenshots };

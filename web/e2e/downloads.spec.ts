@@ -14,10 +14,7 @@ async function compressedBytes(address: string): Promise<number> {
   return (await stat(path.join(root, 'web/dist', `${address}.br`))).size;
 }
 
-test('a draft that is cut continues where it broke; tokenizer and engine come again', async ({
-  demo,
-  server,
-}) => {
+test('a draft that is cut continues where it broke; tokenizer and engine come again', async ({ demo, server }) => {
   // A server that has just started may still be compressing it.
   const coding = async (): Promise<string | null> =>
     (await fetch(`${server.url}/pair/tokenizer.json`)).headers.get('content-encoding');
@@ -38,9 +35,7 @@ test('a draft that is cut continues where it broke; tokenizer and engine come ag
   // Heads and what was under way when the connection broke are lost.
   expect(received('/pair/draft')).toBeGreaterThanOrEqual(size);
   expect(received('/pair/draft')).toBeLessThan(size + 4_000);
-  const [all, ...rest] = proxy.requests
-    .filter(({ path }) => path === '/pair/draft')
-    .map(({ range }) => range);
+  const [all, ...rest] = proxy.requests.filter(({ path }) => path === '/pair/draft').map(({ range }) => range);
   expect(all).toBeNull();
   expect(rest.length).toBeGreaterThan(0);
   for (const range of rest) expect(range).toMatch(/^bytes=[56]\d{5}-/);
@@ -56,9 +51,7 @@ test('a page that is loaded again in the middle of a download continues it', asy
   const { size } = await stat(draft);
   using proxy = await Proxy.before(server.url, { bitsPerSecond: 20e6 });
   await demo.page.goto(proxy.url);
-  await expect
-    .poll(() => proxy.received.get('/pair/draft') ?? 0, { intervals: [20] })
-    .toBeGreaterThan(size / 2);
+  await expect.poll(() => proxy.received.get('/pair/draft') ?? 0, { intervals: [20] }).toBeGreaterThan(size / 2);
   await demo.page.reload();
   await demo.ready();
   // Sent a second time is what was on its way.

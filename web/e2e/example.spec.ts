@@ -33,9 +33,7 @@ test('a plain page drafts with the package', async ({ page }) => {
   expect(await page.locator('#text').textContent()).toMatch(/[a-z]{3}/);
   // By default drafts are made ahead of the server.
   expect(await page.locator('#text [data-origin]').count()).toBeGreaterThan(0);
-  expect(
-    await page.locator('#text').locator('[data-origin="resampled"], [data-origin="bonus"]').count(),
-  ).toBe(0);
+  expect(await page.locator('#text').locator('[data-origin="resampled"], [data-origin="bonus"]').count()).toBe(0);
 });
 
 test('README’s lines run as they are', async ({ page }) => {

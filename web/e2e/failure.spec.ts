@@ -103,9 +103,7 @@ test('behind a proxy that hides its name the server refuses the page, and the pa
   await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
   try {
     await demo.page.goto(`http://127.0.0.1:${(proxy.address() as AddressInfo).port}/`);
-    await expect(demo.alert).toHaveText(/does not let pages of this address in\..*--allow-origin/, {
-      timeout: 30_000,
-    });
+    await expect(demo.alert).toHaveText(/does not let pages of this address in\..*--allow-origin/, { timeout: 30_000 });
     await expect(demo.main).toHaveAttribute('data-state', 'failed');
   } finally {
     proxy.close();

@@ -103,13 +103,15 @@ export class Demo {
   }
 
   tokens(): Promise<ShownToken[]> {
-    return this.page.locator('#output [data-token-id]').evaluateAll((spans) =>
-      spans.map((span) => ({
-        id: Number(span.getAttribute('data-token-id')),
-        origin: span.getAttribute('data-origin') ?? '',
-        text: span.textContent ?? '',
-      })),
-    );
+    return this.page
+      .locator('#output [data-token-id]')
+      .evaluateAll((spans) =>
+        spans.map((span) => ({
+          id: Number(span.getAttribute('data-token-id')),
+          origin: span.getAttribute('data-origin') ?? '',
+          text: span.textContent ?? '',
+        })),
+      );
   }
 
   async ids(): Promise<number[]> {

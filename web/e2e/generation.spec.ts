@@ -1,9 +1,6 @@
 import { expect, test } from './fixtures.js';
 
-test('64 tokens are generated, each with its origin, and every counter is finite', async ({
-  demo,
-  server,
-}) => {
+test('64 tokens are generated, each with its origin, and every counter is finite', async ({ demo, server }) => {
   await demo.open(server, { scheme: 'k-sqs', maxNewTokens: 64 });
   await expect(demo.page).toHaveTitle('Outrider');
   await demo.runFor(64);
@@ -38,10 +35,7 @@ test('64 tokens are generated, each with its origin, and every counter is finite
   expect(counters['serverPassesPerToken']).toBeLessThanOrEqual(1);
 });
 
-test('cloud only streams tokens of the server, and both runs stand side by side', async ({
-  demo,
-  server,
-}) => {
+test('cloud only streams tokens of the server, and both runs stand side by side', async ({ demo, server }) => {
   await demo.open(server, { scheme: 'k-sqs', maxNewTokens: 32 });
   await demo.run();
   await demo.run('Cloud only');

@@ -6,11 +6,7 @@ import type { Tensor } from './safetensors.js';
 import type { Server } from './server.js';
 
 /** A gate that gives every token the score σ(`bias`); with `vocabSize`, that of another draft. */
-export async function gateFile(
-  server: Server,
-  bias: number,
-  other: { vocabSize?: number } = {},
-): Promise<Buffer> {
+export async function gateFile(server: Server, bias: number, other: { vocabSize?: number } = {}): Promise<Buffer> {
   const [draft, tokenizer] = await Promise.all([
     fetch(`${server.url}/pair/draft`).then((answer) => answer.arrayBuffer()),
     fetch(`${server.url}/pair/tokenizer.json`).then((answer) => answer.json() as Promise<Tokenizer>),

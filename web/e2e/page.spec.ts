@@ -24,19 +24,14 @@ test('each view has an address, and one without a view is the race or, with sett
   await expect(page.locator('#models')).toContainText('are toys');
 });
 
-test('a token tells what is known of it: under the pointer, at a touch, by the keyboard', async ({
-  demo,
-  server,
-}) => {
+test('a token tells what is known of it: under the pointer, at a touch, by the keyboard', async ({ demo, server }) => {
   const { page } = demo;
   await demo.open(server, { scheme: 'k-sqs', maxNewTokens: 24 });
   await demo.run();
   const card = page.getByRole('tooltip');
   await expect(card).toBeHidden();
   await page.locator('#output [data-token-id]').nth(2).hover();
-  await expect(card).toContainText(
-    /(Accepted|Resampled|Bonus): .*Round \d+: \d of \d drafts accepted\..*bits/s,
-  );
+  await expect(card).toContainText(/(Accepted|Resampled|Bonus): .*Round \d+: \d of \d drafts accepted\..*bits/s);
   await page.keyboard.press('Escape');
   await expect(card).toBeHidden();
   await page.locator('#output').focus();
@@ -69,9 +64,7 @@ test('a run is kept as JSON and charts as a picture, and its link restores all s
     link: { roundTripMs: 20 },
     summary: { tokenIds: shown },
   });
-  expect(
-    run.rounds.flatMap(({ tokens }: { tokens: { id: number }[] }) => tokens.map(({ id }) => id)),
-  ).toEqual(shown);
+  expect(run.rounds.flatMap(({ tokens }: { tokens: { id: number }[] }) => tokens.map(({ id }) => id))).toEqual(shown);
   const picture = page.waitForEvent('download');
   await page.getByRole('button', { name: 'Save charts as PNG' }).click();
   const png = await readFile(await (await picture).path());
@@ -97,9 +90,7 @@ test('Continue goes on from the text that is there', async ({ demo, server }) =>
   await demo.run();
   const first = await demo.text();
   await demo.run('Continue');
-  await expect(page.locator('#output .given')).toHaveText(`Once upon a time${first}`, {
-    useInnerText: false,
-  });
+  await expect(page.locator('#output .given')).toHaveText(`Once upon a time${first}`, { useInnerText: false });
 });
 
 test('runs on different links are not compared', async ({ demo, server }) => {
@@ -123,9 +114,7 @@ test('while the engine loads the page says so, and how long already', async ({ d
     await route.continue();
   });
   await page.goto(server.url);
-  await expect(page.locator('#load-text')).toHaveText(/^Loading the draft engine, \d+ s so far$/, {
-    timeout: 5_000,
-  });
+  await expect(page.locator('#load-text')).toHaveText(/^Loading the draft engine, \d+ s so far$/, { timeout: 5_000 });
   await expect(page.getByRole('progressbar')).toBeVisible();
   release();
   await demo.ready();

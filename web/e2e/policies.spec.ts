@@ -11,9 +11,7 @@ const FIVE_KBIT = 7;
 
 /** Has the server answer for the trained heads as if it had these; null is none. */
 async function serveHeads(page: Page, body: Buffer | null): Promise<void> {
-  await page.route('**/pair/heads.safetensors', (route) =>
-    route.fulfill(body === null ? { status: 404 } : { body }),
-  );
+  await page.route('**/pair/heads.safetensors', (route) => route.fulfill(body === null ? { status: 404 } : { body }));
 }
 
 async function origins(demo: Demo): Promise<Set<string>> {
@@ -22,12 +20,11 @@ async function origins(demo: Demo): Promise<Set<string>> {
 
 /** The names that a selector offers, and those of them that cannot be chosen. */
 async function offered(page: Page, select: string): Promise<{ all: string[]; disabled: string[] }> {
-  const options = await page.locator(`#${select} option`).evaluateAll((elements) =>
-    elements.map((element) => ({
-      name: element.textContent ?? '',
-      disabled: element.matches(':disabled'),
-    })),
-  );
+  const options = await page
+    .locator(`#${select} option`)
+    .evaluateAll((elements) =>
+      elements.map((element) => ({ name: element.textContent ?? '', disabled: element.matches(':disabled') })),
+    );
   return {
     all: options.map(({ name }) => name),
     disabled: options.filter(({ disabled }) => disabled).map(({ name }) => name),
@@ -80,9 +77,7 @@ test('the badge belongs to the text: it stays when another rule is chosen, until
   await demo.run();
   await demo.choose('rule', 'exact');
   await expect(page.locator('#verification .badge')).toHaveText('exact');
-  await expect(page.locator('#guarantee')).toContainText(
-    'Under opt, α = 0.7: the text is not distributed as',
-  );
+  await expect(page.locator('#guarantee')).toContainText('Under opt, α = 0.7: the text is not distributed as');
   await demo.run('Cloud only');
   await expect(badge(page)).toHaveText('exact');
 });
@@ -147,17 +142,12 @@ test('a token cascade that trusts everything asks nobody, in a colour and underl
   const count = (await demo.tokens()).length;
   expect(await demo.counters()).toMatchObject({ passed: count, tokens: count, serverPassesPerToken: 0 });
   await expect(badge(page)).toHaveText('lossy');
-  await expect(page.locator('#legend li').filter({ hasText: 'Passed' }).locator('.count')).toHaveText(
-    String(count),
-  );
+  await expect(page.locator('#legend li').filter({ hasText: 'Passed' }).locator('.count')).toHaveText(String(count));
   const looks = await page.locator('#legend .token').evaluateAll((samples) =>
     samples.map((sample) => {
       const underline = sample.querySelector('span') ?? sample;
       const { textDecorationStyle, textDecorationThickness } = getComputedStyle(underline);
-      return {
-        colour: getComputedStyle(sample).color,
-        underline: `${textDecorationStyle} ${textDecorationThickness}`,
-      };
+      return { colour: getComputedStyle(sample).color, underline: `${textDecorationStyle} ${textDecorationThickness}` };
     }),
   );
   expect(new Set(looks.map(({ colour }) => colour)).size).toBe(6);
@@ -308,37 +298,33 @@ test(
   },
 );
 
-test(
-  'what is predicted stands beside what is measured, on one link',
-  { tag: '@timing' },
-  async ({ demo, server }) => {
-    const { page } = demo;
-    const value = async (name: string, kind: string): Promise<number> => {
-      const cell = page.locator(`[data-prediction="${name}"][data-kind="${kind}"]`);
-      return Number((await cell.getAttribute('data-value')) || Number.NaN);
-    };
-    await demo.open(server, { scheme: 'k-sqs', maxNewTokens: 64 });
-    await demo.runFor(32);
-    await expect(page.locator('#prediction-note')).toHaveText(/^Run Cloud only once on this link/);
-    expect(await value('speedup', 'predicted')).toBeNaN();
-    expect(await value('speedup', 'measured')).toBeNaN();
-    const predicted = await value('tokensPerRound', 'predicted');
-    const measured = await value('tokensPerRound', 'measured');
-    expect(predicted).toBeGreaterThan(1);
-    expect(measured).toBeGreaterThan(0.5 * predicted);
-    expect(measured).toBeLessThan(2 * predicted);
+test('what is predicted stands beside what is measured, on one link', { tag: '@timing' }, async ({ demo, server }) => {
+  const { page } = demo;
+  const value = async (name: string, kind: string): Promise<number> => {
+    const cell = page.locator(`[data-prediction="${name}"][data-kind="${kind}"]`);
+    return Number((await cell.getAttribute('data-value')) || Number.NaN);
+  };
+  await demo.open(server, { scheme: 'k-sqs', maxNewTokens: 64 });
+  await demo.runFor(32);
+  await expect(page.locator('#prediction-note')).toHaveText(/^Run Cloud only once on this link/);
+  expect(await value('speedup', 'predicted')).toBeNaN();
+  expect(await value('speedup', 'measured')).toBeNaN();
+  const predicted = await value('tokensPerRound', 'predicted');
+  const measured = await value('tokensPerRound', 'measured');
+  expect(predicted).toBeGreaterThan(1);
+  expect(measured).toBeGreaterThan(0.5 * predicted);
+  expect(measured).toBeLessThan(2 * predicted);
 
-    await demo.run('Cloud only');
-    const [speedup, ratio] = [await value('speedup', 'predicted'), await value('speedup', 'measured')];
-    expect(speedup).toBeGreaterThan(0);
-    expect(ratio).toBeGreaterThan(speedup / 3);
-    expect(ratio).toBeLessThan(3 * speedup);
+  await demo.run('Cloud only');
+  const [speedup, ratio] = [await value('speedup', 'predicted'), await value('speedup', 'measured')];
+  expect(speedup).toBeGreaterThan(0);
+  expect(ratio).toBeGreaterThan(speedup / 3);
+  expect(ratio).toBeLessThan(3 * speedup);
 
-    // Another link: the server's own speed on it is not known.
-    await demo.slide('round-trip', 200);
-    await expect(page.locator('#prediction-note')).toHaveText(/^Run Cloud only once on this link/);
-    expect(await value('speedup', 'measured')).toBeNaN();
-    await demo.slide('round-trip', 0);
-    expect(await value('speedup', 'measured')).toBeCloseTo(ratio, 12);
-  },
-);
+  // Another link: the server's own speed on it is not known.
+  await demo.slide('round-trip', 200);
+  await expect(page.locator('#prediction-note')).toHaveText(/^Run Cloud only once on this link/);
+  expect(await value('speedup', 'measured')).toBeNaN();
+  await demo.slide('round-trip', 0);
+  expect(await value('speedup', 'measured')).toBeCloseTo(ratio, 12);
+});

@@ -5,19 +5,21 @@ import type { Demo } from './fixtures.js';
 
 /** The lanes' states, and their numbers by name; NaN where there are none. */
 function lanesOf(demo: Demo) {
-  return demo.page.locator('#lanes > li').evaluateAll((items) =>
-    items.map((item) => ({
-      lane: item.getAttribute('data-lane'),
-      state: item.getAttribute('data-state'),
-      picture: item.querySelector('svg')?.getAttribute('aria-label') ?? '',
-      ...Object.fromEntries(
-        [...item.querySelectorAll('[data-race]')].map((cell): [string, number] => [
-          cell.getAttribute('data-race') ?? '',
-          Number(cell.getAttribute('data-value') || Number.NaN),
-        ]),
-      ),
-    })),
-  ) as Promise<({ lane: string; state: string; picture: string } & Record<string, number | string>)[]>;
+  return demo.page
+    .locator('#lanes > li')
+    .evaluateAll((items) =>
+      items.map((item) => ({
+        lane: item.getAttribute('data-lane'),
+        state: item.getAttribute('data-state'),
+        picture: item.querySelector('svg')?.getAttribute('aria-label') ?? '',
+        ...Object.fromEntries(
+          [...item.querySelectorAll('[data-race]')].map((cell): [string, number] => [
+            cell.getAttribute('data-race') ?? '',
+            Number(cell.getAttribute('data-value') || Number.NaN),
+          ]),
+        ),
+      })),
+    ) as Promise<({ lane: string; state: string; picture: string } & Record<string, number | string>)[]>;
 }
 
 const sentence = (demo: Demo) => demo.page.locator('#race-sentence');
@@ -46,10 +48,7 @@ test('three lanes run, and at temperature 0 all write the same text', async ({ d
   const charts = demo.page.locator('#race-charts [role="img"]');
   await expect(charts).toHaveCount(3);
   for (const chart of await charts.all()) {
-    await expect(chart).toHaveAttribute(
-      'aria-label',
-      /: Never waiting [\d.]+ after .*; Rounds .*; The server alone/,
-    );
+    await expect(chart).toHaveAttribute('aria-label', /: Never waiting [\d.]+ after .*; Rounds .*; The server alone/);
   }
   await demo.page.screenshot({ path: info.outputPath('race.png'), fullPage: true });
 });

@@ -224,11 +224,7 @@ for (const options of [
     await openBare(page);
     const found = await page.evaluate(async (options) => {
       const run = async (stop: string[]) => {
-        const generation = window.outrider.generate('Once upon a time', {
-          ...options,
-          maxNewTokens: 40,
-          stop,
-        });
+        const generation = window.outrider.generate('Once upon a time', { ...options, maxNewTokens: 40, stop });
         const texts: string[] = [];
         for await (const { text } of generation) texts.push(text);
         return { texts, summary: await generation.summary };
@@ -302,9 +298,7 @@ test('log-probabilities are the server’s', async ({ page }) => {
     expect(evidence?.logprob === null).toBe(origin === 'bonus');
     const candidates = evidence?.candidates ?? [];
     expect(candidates.length).toBeLessThanOrEqual(8);
-    expect(candidates.map(({ p }) => p)).toEqual(
-      candidates.map(({ p }) => p).sort((a, b) => (b ?? 0) - (a ?? 0)),
-    );
+    expect(candidates.map(({ p }) => p)).toEqual(candidates.map(({ p }) => p).sort((a, b) => (b ?? 0) - (a ?? 0)));
     const itself = candidates.find((candidate) => candidate.id === id)?.p;
     if (itself != null) expect(Math.exp(evidence?.logprob ?? 0)).toBeCloseTo(itself, 9);
   }
@@ -394,7 +388,6 @@ test('what the engine gives is what the types say', async ({ page }) => {
     ...{ text: true, promptTokens: true, finish: true, promptTokenIds: true, tokenIds: true },
   };
   const named = { session, model, token, evidence, candidate, claim, given: round };
-  for (const [name, names] of Object.entries(named))
-    expect(given[name], name).toEqual(Object.keys(names).sort());
+  for (const [name, names] of Object.entries(named)) expect(given[name], name).toEqual(Object.keys(names).sort());
   expect(given['summary']).toEqual(expect.arrayContaining(Object.keys(summary)));
 });

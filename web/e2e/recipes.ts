@@ -35,11 +35,7 @@ export async function readRecipes(): Promise<Recipe[]> {
     const blocks = [...section.matchAll(/^```(\w+)\n([^]*?)^```$/gm)];
     const of = (language: string) => blocks.filter((block) => block[1] === language).map((b) => b[2] ?? '');
     const [language = ''] = ['ts', 'tsx'].filter((name) => of(name).length > 0);
-    const [[html, ...moreHtml], [script, ...moreScripts], [http = '']] = [
-      of('html'),
-      of(language),
-      of('http'),
-    ];
+    const [[html, ...moreHtml], [script, ...moreScripts], [http = '']] = [of('html'), of(language), of('http')];
     if (html === undefined || script === undefined || moreHtml.length + moreScripts.length > 0) {
       throw new Error(`"${heading}" needs markup and a module, one of each`);
     }

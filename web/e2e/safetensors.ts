@@ -8,10 +8,7 @@ export interface Tensor {
 }
 
 /** Makes a safetensors file of tensors by name. */
-export function safetensors(
-  tensors: Readonly<Record<string, Tensor>>,
-  metadata?: Record<string, string>,
-): Buffer {
+export function safetensors(tensors: Readonly<Record<string, Tensor>>, metadata?: Record<string, string>): Buffer {
   const header: Record<string, unknown> = metadata ? { __metadata__: metadata } : {};
   let end = 0;
   for (const [name, { dtype, shape, data }] of Object.entries(tensors)) {

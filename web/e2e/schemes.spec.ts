@@ -6,39 +6,30 @@ import { expect, test } from './fixtures.js';
 import type { Choice, Demo } from './fixtures.js';
 
 /** A configuration: the choices, the row that is marked as sent, and the counters that only it has. */
-const configurations: {
-  name: string;
-  choices: Partial<Record<Choice, string>>;
-  sent: string;
-  counters?: string[];
-}[] = [
-  { name: 'dense', choices: { scheme: 'dense' }, sent: 'dense' },
-  { name: 'qs', choices: { scheme: 'qs', code: 'enumerative' }, sent: 'qs' },
-  { name: 'qs, adaptive', choices: { scheme: 'qs', code: 'adaptive' }, sent: 'qs' },
-  { name: 'k-sqs', choices: { scheme: 'k-sqs', code: 'enumerative' }, sent: 'k-sqs' },
-  { name: 'k-sqs, adaptive', choices: { scheme: 'k-sqs', code: 'adaptive' }, sent: 'k-sqs/adaptive' },
-  {
-    name: 'c-sqs',
-    choices: { scheme: 'c-sqs', code: 'enumerative' },
-    sent: 'c-sqs',
-    counters: ['meanDroppedMass'],
-  },
-  {
-    name: 'c-sqs, adaptive',
-    choices: { scheme: 'c-sqs', code: 'adaptive' },
-    sent: 'c-sqs',
-    counters: ['meanDroppedMass'],
-  },
-  { name: 'tk-slt', choices: { scheme: 'tk-slt' }, sent: 'tk-slt' },
-  {
-    name: 'dssd, sampled',
-    choices: { scheme: 'dssd', afterRejection: 'sampled' },
-    sent: 'dssd',
-    counters: ['followUps'],
-  },
-  { name: 'dssd, full', choices: { scheme: 'dssd', afterRejection: 'full' }, sent: 'dssd' },
-  { name: 'coupled', choices: { scheme: 'coupled' }, sent: 'coupled' },
-];
+const configurations: { name: string; choices: Partial<Record<Choice, string>>; sent: string; counters?: string[] }[] =
+  [
+    { name: 'dense', choices: { scheme: 'dense' }, sent: 'dense' },
+    { name: 'qs', choices: { scheme: 'qs', code: 'enumerative' }, sent: 'qs' },
+    { name: 'qs, adaptive', choices: { scheme: 'qs', code: 'adaptive' }, sent: 'qs' },
+    { name: 'k-sqs', choices: { scheme: 'k-sqs', code: 'enumerative' }, sent: 'k-sqs' },
+    { name: 'k-sqs, adaptive', choices: { scheme: 'k-sqs', code: 'adaptive' }, sent: 'k-sqs/adaptive' },
+    { name: 'c-sqs', choices: { scheme: 'c-sqs', code: 'enumerative' }, sent: 'c-sqs', counters: ['meanDroppedMass'] },
+    {
+      name: 'c-sqs, adaptive',
+      choices: { scheme: 'c-sqs', code: 'adaptive' },
+      sent: 'c-sqs',
+      counters: ['meanDroppedMass'],
+    },
+    { name: 'tk-slt', choices: { scheme: 'tk-slt' }, sent: 'tk-slt' },
+    {
+      name: 'dssd, sampled',
+      choices: { scheme: 'dssd', afterRejection: 'sampled' },
+      sent: 'dssd',
+      counters: ['followUps'],
+    },
+    { name: 'dssd, full', choices: { scheme: 'dssd', afterRejection: 'full' }, sent: 'dssd' },
+    { name: 'coupled', choices: { scheme: 'coupled' }, sent: 'coupled' },
+  ];
 /** Those whose drafts are sent in rounds. */
 const roundSchemes = names.scheme.entries.filter(({ name }) => name !== 'auto' && name !== 'ahead');
 for (const { name } of roundSchemes) {
@@ -124,9 +115,7 @@ test('dense sends 16 bits for every token of the vocabulary, coupled an id', asy
   await demo.run();
   const rows = await bars(demo.page);
   const bits = (scheme: string): number => rows.find((row) => row.scheme === scheme)?.bits ?? Number.NaN;
-  const vocabSize = Number(
-    /(\d+) tokens/.exec((await demo.page.locator('#load-text').textContent()) ?? '')?.[1],
-  );
+  const vocabSize = Number(/(\d+) tokens/.exec((await demo.page.locator('#load-text').textContent()) ?? '')?.[1]);
   expect(bits('dense')).toBeGreaterThanOrEqual(16 * vocabSize);
   expect(bits('dense')).toBeLessThan(17 * vocabSize);
   expect(bits('coupled')).toBeGreaterThanOrEqual(Math.log2(vocabSize) - 1);

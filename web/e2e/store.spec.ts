@@ -14,26 +14,18 @@ test('a model that the user picks drafts in place of the server’s', async ({ d
   expect(await demo.counter('acceptanceRate')).toBeGreaterThan(0.95);
 });
 
-test('a model at an address that the user gives drafts in place of the server’s', async ({
-  demo,
-  server,
-}) => {
+test('a model at an address that the user gives drafts in place of the server’s', async ({ demo, server }) => {
   await using other = await Server.start(['--draft', target, '--allow-origin', new URL(server.url).origin]);
   await demo.open(server, { scheme: 'k-sqs', temperature: 0, maxNewTokens: 32 });
   const field = demo.page.getByLabel('or one at an address');
   await field.fill(`${other.url}/pair/draft`);
   await field.press('Tab');
-  await expect(demo.page.locator('#load-text')).toHaveText(/Draft ready: \d\d\.?\d* MB/, {
-    timeout: 60_000,
-  });
+  await expect(demo.page.locator('#load-text')).toHaveText(/Draft ready: \d\d\.?\d* MB/, { timeout: 60_000 });
   await demo.run();
   expect(await demo.counter('acceptanceRate')).toBeGreaterThan(0.95);
 });
 
-test('a draft in several safetensors files drafts, and the text is the target’s', async ({
-  demo,
-  server,
-}) => {
+test('a draft in several safetensors files drafts, and the text is the target’s', async ({ demo, server }) => {
   const folder = test.info().outputPath('draft');
   await writeCheckpoint(folder);
   const tokenizer = fileURLToPath(new URL('../../pair/tokenizer.json', import.meta.url));

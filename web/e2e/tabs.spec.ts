@@ -7,11 +7,7 @@ const seed = 5;
 const maxTokens = 96;
 const greedy = { scheme: 'k-sqs', temperature: 0, seed, maxNewTokens: maxTokens, ...rounds };
 
-test('a tab that goes on with another’s text has it, and the other one says so', async ({
-  demo,
-  server,
-  context,
-}) => {
+test('a tab that goes on with another’s text has it, and the other one says so', async ({ demo, server, context }) => {
   const query = { ...greedy, prompt: 'Once upon a time' };
   await demo.open(server, query);
   await demo.run();
@@ -29,9 +25,7 @@ test('a tab that goes on with another’s text has it, and the other one says so
     for (const [key, value] of Object.entries(entries)) sessionStorage.setItem(key, value);
   }, kept);
   const other = new Demo(page);
-  await page.goto(
-    `${server.url}/?${new URLSearchParams(Object.entries(query).map(([k, v]) => [k, String(v)]))}`,
-  );
+  await page.goto(`${server.url}/?${new URLSearchParams(Object.entries(query).map(([k, v]) => [k, String(v)]))}`);
   await expect(demo.alert).toHaveText(
     'Another tab has taken over this text. Press Generate to begin a new one in this tab.',
     { timeout: 60_000 },

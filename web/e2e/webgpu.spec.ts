@@ -37,20 +37,14 @@ test('where the GPU drafts the text is the server’s own, ahead and in rounds',
   }
 });
 
-test('the processor drafts where that is faster, and small drafts do not wait for a GPU', async ({
-  demo,
-  server,
-}) => {
+test('the processor drafts where that is faster, and small drafts do not wait for a GPU', async ({ demo, server }) => {
   await demo.open(server, { prompt, ...length });
   await expect(demo.page.locator('#engine')).toHaveAttribute('data-engine', 'wasm');
   await demo.run();
 });
 
 // The last one: a browser whose GPU was taken away so often has none any more.
-test('a GPU that is taken away in the middle of a text leaves it to the processor', async ({
-  demo,
-  server,
-}) => {
+test('a GPU that is taken away in the middle of a text leaves it to the processor', async ({ demo, server }) => {
   const { page } = demo;
   for (const settings of [
     { scheme: 'k-sqs', temperature: 0, ...rounds },

@@ -18,9 +18,6 @@ test('the lint of the check finds a cycle of modules, also one of types alone', 
     "import type { One } from './one.js';\nexport type Other = One | 1;\n",
   );
   const oxlint = promisify(execFile)('npx', ['oxlint', '--config', '.oxlintrc.json', folder], { cwd: web });
-  await expect(oxlint).rejects.toMatchObject({
-    code: 1,
-    stdout: expect.stringContaining('import(no-cycle)'),
-  });
+  await expect(oxlint).rejects.toMatchObject({ code: 1, stdout: expect.stringContaining('import(no-cycle)') });
   await rm(folder, { recursive: true });
 });

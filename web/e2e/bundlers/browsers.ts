@@ -13,10 +13,7 @@ type Close = () => Promise<void>;
 /** Starts a program; null if there is none of this name. */
 async function start(program: string, args: string[], environment = {}): Promise<ChildProcess | null> {
   const child = spawn(program, args, { stdio: 'ignore', env: { ...process.env, ...environment } });
-  const started = await Promise.race([
-    once(child, 'spawn').then(() => true),
-    once(child, 'error').then(() => false),
-  ]);
+  const started = await Promise.race([once(child, 'spawn').then(() => true), once(child, 'error').then(() => false)]);
   return started ? child : null;
 }
 
@@ -30,10 +27,7 @@ async function end(child: ChildProcess): Promise<void> {
 export async function openInFirefox(url: string): Promise<Close | null> {
   const profile = await mkdtemp(path.join(tmpdir(), 'firefox-'));
   // No first-run pages, no questions.
-  const settings = {
-    'browser.aboutwelcome.enabled': false,
-    'datareporting.policy.dataSubmissionEnabled': false,
-  };
+  const settings = { 'browser.aboutwelcome.enabled': false, 'datareporting.policy.dataSubmissionEnabled': false };
   const lines = Object.entries(settings).map(([name, value]) => `user_pref("${name}", ${value});`);
   await writeFile(path.join(profile, 'user.js'), lines.join('\n'));
   const firefox = await start('firefox-esr', ['--headless', '--no-remote', '--profile', profile, url]);

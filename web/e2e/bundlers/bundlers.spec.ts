@@ -14,8 +14,7 @@ import { bundlers } from './bundlers.js';
 import { develop, run, serving, Tarball } from './project.js';
 
 const plain = {};
-const buildOn = (headers: Record<string, string>): string =>
-  chosenBuild(headers === isolation, availableParallelism());
+const buildOn = (headers: Record<string, string>): string => chosenBuild(headers === isolation, availableParallelism());
 
 /** Largest size of the packed package, in bytes. */
 const MOST_BYTES = 8_000_000;
@@ -29,12 +28,7 @@ test.beforeAll(async () => {
   tarball = await Tarball.pack();
   server = await Server.start(['--allow-origin', '*'], tarball.folder);
   const greedy = { prompt: 'Once upon a time', maxTokens: 12, seed: 1, cloudOnly: true };
-  const ids = await nativeTokenIds(server, {
-    ...greedy,
-    supportSize: 32,
-    latticeResolution: 100,
-    draftLength: 4,
-  });
+  const ids = await nativeTokenIds(server, { ...greedy, supportSize: 32, latticeResolution: 100, draftLength: 4 });
   expected = ids.join();
 });
 
@@ -60,9 +54,7 @@ for (const bundler of bundlers.filter(({ isQuick }) => isFull || isQuick)) {
   });
 }
 
-test('a bundle that is no module is told where the engine is, or says that it has to be', async ({
-  page,
-}) => {
+test('a bundle that is no module is told where the engine is, or says that it has to be', async ({ page }) => {
   const folder = await tarball.install('classic', 'webpack', ['esbuild']);
   await run('esbuild main.js --bundle --format=iife --outdir=. --allow-overwrite --log-level=error', folder);
   await serving(folder, plain, async (url) => {
@@ -136,24 +128,17 @@ test.describe('a plain page', () => {
   });
 
   test('imports it from another origin, such as a CDN', async ({ page }) => {
-    await serving(
-      path.join(folder, 'node_modules/outrider'),
-      { 'access-control-allow-origin': '*' },
-      async (cdn) => {
-        const imports = { outrider: `${cdn}/npm/outrider.js` };
-        const head = `<!doctype html><script type="importmap">${JSON.stringify({ imports })}</script><body></body>`;
-        await writeFile(
-          path.join(folder, 'cdn.html'),
-          `${head}<script type="module" src="./main.js"></script>`,
-        );
-        for (const headers of [plain, isolation]) {
-          await serving(folder, headers, async (url) => {
-            const drafted = await draft(page, `${url}/cdn.html`);
-            expect(drafted).toEqual({ build: buildOn(headers), failed: '[]', ids: expected });
-          });
-        }
-      },
-    );
+    await serving(path.join(folder, 'node_modules/outrider'), { 'access-control-allow-origin': '*' }, async (cdn) => {
+      const imports = { outrider: `${cdn}/npm/outrider.js` };
+      const head = `<!doctype html><script type="importmap">${JSON.stringify({ imports })}</script><body></body>`;
+      await writeFile(path.join(folder, 'cdn.html'), `${head}<script type="module" src="./main.js"></script>`);
+      for (const headers of [plain, isolation]) {
+        await serving(folder, headers, async (url) => {
+          const drafted = await draft(page, `${url}/cdn.html`);
+          expect(drafted).toEqual({ build: buildOn(headers), failed: '[]', ids: expected });
+        });
+      }
+    });
   });
 
   for (const [browser, open] of isFull
@@ -166,10 +151,7 @@ test.describe('a plain page', () => {
       for (const headers of [plain, isolation]) {
         await serving(folder, headers, async (url, files) => {
           const told = new Promise<string>((resolve) => {
-            files.on(
-              'request',
-              ({ url = '' }) => url.startsWith('/told?') && resolve(url.slice('/told?'.length)),
-            );
+            files.on('request', ({ url = '' }) => url.startsWith('/told?') && resolve(url.slice('/told?'.length)));
           });
           const close = await open(`${url}?${new URLSearchParams({ server: server.url, tell: '' })}`);
           test.skip(close === null, `${browser} is not installed`);
@@ -191,18 +173,14 @@ test.describe('a plain page', () => {
   });
 
   test('whose engine is elsewhere says where', async ({ page }) => {
-    await serving(
-      path.join(folder, 'node_modules'),
-      { 'access-control-allow-origin': '*' },
-      async (elsewhere) => {
-        await serving(folder, plain, async (url) => {
-          const lost = await draft(page, url, { wasmUrl: './gone' });
-          expect(lost.error).toMatch(/^wasm-failed: .*\/gone\/relaxed\.wasm answers 404; the option wasmUrl/);
-          const found = await draft(page, url, { wasmUrl: `${elsewhere}/outrider/npm` });
-          expect(found).toEqual({ build: 'relaxed', failed: '[]', ids: expected });
-        });
-      },
-    );
+    await serving(path.join(folder, 'node_modules'), { 'access-control-allow-origin': '*' }, async (elsewhere) => {
+      await serving(folder, plain, async (url) => {
+        const lost = await draft(page, url, { wasmUrl: './gone' });
+        expect(lost.error).toMatch(/^wasm-failed: .*\/gone\/relaxed\.wasm answers 404; the option wasmUrl/);
+        const found = await draft(page, url, { wasmUrl: `${elsewhere}/outrider/npm` });
+        expect(found).toEqual({ build: 'relaxed', failed: '[]', ids: expected });
+      });
+    });
   });
 });
 

@@ -93,8 +93,7 @@ export async function develop(
   try {
     const end = Date.now() + START_MS;
     while (!(await fetch(url).catch(() => null))) {
-      if (server.exitCode !== null || Date.now() > end)
-        throw new Error(`no server from ${command(port)}\n${said}`);
+      if (server.exitCode !== null || Date.now() > end) throw new Error(`no server from ${command(port)}\n${said}`);
       await new Promise((resolve) => setTimeout(resolve, 200));
     }
     await use(url);

@@ -48,13 +48,7 @@ function listEngines() {
     wasm: join(folder, 'edge', 'gpu', 'simd128', 'gpu_bench_bg.wasm'),
   });
   const wasm = join(folder, 'edge', 'candle', 'candle_browser_bg.wasm');
-  const candle = {
-    name: 'candle',
-    kind: 'candle',
-    build: 'simd128',
-    module: '/candle/candle_browser.js',
-    wasm,
-  };
+  const candle = { name: 'candle', kind: 'candle', build: 'simd128', module: '/candle/candle_browser.js', wasm };
   if (existsSync(wasm)) engines.push({ ...candle, threads: 1 });
   const theirs = {
     ...{ name: 'wllama', kind: 'wllama', module: '/wllama' },
@@ -100,9 +94,7 @@ async function measure(page, model, engines) {
   const id = (index) => `${index}`;
   const attempt = async (index, what, action) => {
     // Without a model there is nothing to ask for; a pass that fails is not asked for again.
-    const failed = results[index].errors.some(
-      (error) => error.startsWith('load:') || error.startsWith(`${what}:`),
-    );
+    const failed = results[index].errors.some((error) => error.startsWith('load:') || error.startsWith(`${what}:`));
     if (failed) return null;
     try {
       return await action();
@@ -126,8 +118,7 @@ async function measure(page, model, engines) {
     if (pass.cached + 32 > model.context) continue;
     const spentMs = engines.map(() => 0);
     for (let round = 0; round < rounds; round++) {
-      for (const count of threadCounts)
-        sweeps[count].push(await page.evaluate((n) => engines.sweep(n), count));
+      for (const count of threadCounts) sweeps[count].push(await page.evaluate((n) => engines.sweep(n), count));
       for (const index of engines.keys()) {
         const { name, rows, cached, allLogits, work } = pass;
         if (spentMs[index] > mostMsPerPass) continue;

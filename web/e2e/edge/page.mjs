@@ -98,10 +98,7 @@ class Wllama {
     const restore = noteMemoriesFirst(name);
     const { Wllama: Library } = await import(`${module}/index.js`);
     const quiet = { debug() {}, log() {}, warn() {}, error: console.error };
-    this.#wllama = new Library(
-      { default: `${module}/wasm/wllama.wasm` },
-      { suppressNativeLog: true, logger: quiet },
-    );
+    this.#wllama = new Library({ default: `${module}/wasm/wllama.wasm` }, { suppressNativeLog: true, logger: quiet });
     if (gpu && !this.#wllama.isSupportWebGPU()) throw new Error('wllama has no WebGPU here');
     const began = performance.now();
     const file = await (await fetch(model)).blob();
@@ -135,10 +132,7 @@ class Wllama {
     for (let i = 0; i < (rows === 1 ? 1 : times); i++) {
       if (rows === 1) {
         // The same text again: it is still cached but for the last token.
-        const { predicted_n, predicted_ms } = await this.#complete(
-          text(cached - GENERATED / 2, 'b'),
-          GENERATED,
-        );
+        const { predicted_n, predicted_ms } = await this.#complete(text(cached - GENERATED / 2, 'b'), GENERATED);
         found.push(predicted_ms / predicted_n);
       } else {
         // Another first letter, so that nothing is cached. What a token costs, as the text may end up a few longer.
@@ -176,10 +170,7 @@ class Wllama {
 function noteMemoriesFirst(name) {
   const original = URL.createObjectURL;
   URL.createObjectURL = (blob) =>
-    original.call(
-      URL,
-      new Blob([`(${noteMemories})(${JSON.stringify(name)});\n`, blob], { type: blob.type }),
-    );
+    original.call(URL, new Blob([`(${noteMemories})(${JSON.stringify(name)});\n`, blob], { type: blob.type }));
   return () => {
     URL.createObjectURL = original;
   };
@@ -192,9 +183,7 @@ const highBytes = Object.fromEntries(Array.from({ length: 128 }, (_, i) => [3 + 
  * three bytes of the space before the first word. */
 function text(count, first) {
   const letters = 'acegikmoqsuwy';
-  return Array.from({ length: Math.max(1, count - 4) }, (_, i) =>
-    i === 0 ? first : letters[(i * 7) % 13],
-  ).join('');
+  return Array.from({ length: Math.max(1, count - 4) }, (_, i) => (i === 0 ? first : letters[(i * 7) % 13])).join('');
 }
 
 const held = new Map();
@@ -224,9 +213,7 @@ globalThis.engines = {
   },
   /** Bytes per second of `count` workers that read at the same time. */
   async sweep(count) {
-    const rates = await Promise.all(
-      sweepers.slice(0, count).map((sweeper) => sweeper.ask('sweep', { times: 4 })),
-    );
+    const rates = await Promise.all(sweepers.slice(0, count).map((sweeper) => sweeper.ask('sweep', { times: 4 })));
     const middle = (values) => values.sort((a, b) => a - b)[values.length >> 1];
     return rates.map(middle).reduce((sum, rate) => sum + rate, 0);
   },

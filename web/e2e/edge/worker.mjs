@@ -27,8 +27,7 @@ const verbs = {
     return performance.now() - began;
   },
 
-  pass: async ({ rows, cached, allLogits, times }) =>
-    Array.from(await bench.pass(rows, cached, allLogits, times)),
+  pass: async ({ rows, cached, allLogits, times }) => Array.from(await bench.pass(rows, cached, allLogits, times)),
 
   /**
    * Of a GPU: how it is called; milliseconds of a draft whose largest logits are enough, and of a guess in a group;

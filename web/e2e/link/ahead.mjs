@@ -28,25 +28,14 @@ const alwaysMegabits = 10;
 const hopelessly = 1.5;
 
 /** One that learns of the link on its own has a page of its own. */
-const chains = {
-  name: 'ahead, chains',
-  apart: true,
-  options: { scheme: 'ahead', candidates: 1 },
-  beside: true,
-};
+const chains = { name: 'ahead, chains', apart: true, options: { scheme: 'ahead', candidates: 1 }, beside: true };
 
 /** `beside`: told for comparison, each prompt once, at one rate. The server alone and plans are what `ahead` is held to. */
 const ways = [
   { name: 'alone', helped: false, options: { mode: 'cloud-only' } },
   { name: 'ahead', helped: false, options: { scheme: 'ahead' } },
   ...(quick ? [chains] : []),
-  {
-    name: 'rounds of 4',
-    helped: false,
-    options: { scheme: 'coupled', draftLength: 4 },
-    waits: true,
-    beside: true,
-  },
+  { name: 'rounds of 4', helped: false, options: { scheme: 'coupled', draftLength: 4 }, waits: true, beside: true },
   {
     name: 'rounds of 2, 4 in flight',
     helped: false,
@@ -86,9 +75,7 @@ await inChromium(chromiumArgs, async (browser) => {
   for (const target of targets) {
     const [name, urls] = target.split('=');
     const [alone, helpedBy] = urls.split(',');
-    const pages = await Promise.all(
-      [alone, helpedBy, ...(quick ? [alone] : [])].map((url) => openPage(browser, url)),
-    );
+    const pages = await Promise.all([alone, helpedBy, ...(quick ? [alone] : [])].map((url) => openPage(browser, url)));
     const open = symmetric(null, 0);
     const run = ({ helped, apart, options, patient }, prompt, seed, link) => {
       const patience = patient ? { patience: 1.25 * link.roundTripMs + 60 } : {};
@@ -124,16 +111,9 @@ await inChromium(chromiumArgs, async (browser) => {
             if (way.waits && !isHopeless && isFar) hopeless.set(way, rate);
           }
         }
-        links.push({
-          megabits: rate,
-          roundTripMs,
-          ways: ways.map(({ name }, i) => ({ name, runs: runs[i] })),
-        });
+        links.push({ megabits: rate, roundTripMs, ways: ways.map(({ name }, i) => ({ name, runs: runs[i] })) });
         // All that there is so far: who ends it early has that.
-        writeFileSync(
-          file,
-          `${JSON.stringify({ browser: browser.version(), targets: measured }, null, 1)}\n`,
-        );
+        writeFileSync(file, `${JSON.stringify({ browser: browser.version(), targets: measured }, null, 1)}\n`);
         console.error(`${name}: ${rate} Mbit/s, ${roundTripMs} ms`);
       }
     }

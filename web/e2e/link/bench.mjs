@@ -44,11 +44,7 @@ await inChromium(chromiumArgs, async (browser) => {
   for (const roundTripMs of roundTrips) {
     for (const rate of roundTripMs === 0 ? [null, ...megabits] : megabits) {
       const link = symmetric(rate === null ? null : rate * 1e6, roundTripMs);
-      const runs = schemes.map(({ name, inFlight }) => ({
-        scheme: name,
-        inFlight: inFlight ?? null,
-        runs: [],
-      }));
+      const runs = schemes.map(({ name, inFlight }) => ({ scheme: name, inFlight: inFlight ?? null, runs: [] }));
       // Without a link a run is short, and what it is made of is wanted to a tenth of a millisecond.
       for (let turn = 0; turn < (rate === null ? 10 : 1); turn++) {
         for (const [seed, prompt] of prompts.entries()) {

@@ -66,9 +66,7 @@ export function candidates(
   built: readonly Build[],
 ): Build[] {
   if (asked !== 'auto') return lackOf(asked, abilities, built) === null ? [asked] : [];
-  return builds.filter(
-    (build) => lackOf(build, abilities, built) === null && (threads > 1 || !hasThreads(build)),
-  );
+  return builds.filter((build) => lackOf(build, abilities, built) === null && (threads > 1 || !hasThreads(build)));
 }
 
 /** Describes what `build` lacks, as the end of a sentence; null if nothing. */
@@ -92,8 +90,7 @@ export function probe(scope: { crossOriginIsolated?: boolean } = globalThis): Ab
   return {
     simd128: runs(simd128Module),
     relaxedSimd: runs(relaxedModule),
-    threads:
-      scope.crossOriginIsolated === true && typeof SharedArrayBuffer === 'function' && runs(threadsModule),
+    threads: scope.crossOriginIsolated === true && typeof SharedArrayBuffer === 'function' && runs(threadsModule),
   };
 }
 

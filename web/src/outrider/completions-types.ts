@@ -120,12 +120,7 @@ export interface ChatCompletion {
   model: string;
   choices: {
     index: number;
-    message: {
-      role: 'assistant';
-      content: string | null;
-      refusal: null;
-      tool_calls?: CompletionToolCall[];
-    };
+    message: { role: 'assistant'; content: string | null; refusal: null; tool_calls?: CompletionToolCall[] };
     logprobs: ChoiceLogprobs | null;
     finish_reason: ChatFinish;
   }[];
@@ -140,11 +135,7 @@ export interface ChatCompletionChunk {
   model: string;
   choices: {
     index: number;
-    delta: {
-      role?: 'assistant';
-      content?: string | null;
-      tool_calls?: (CompletionToolCall & { index: number })[];
-    };
+    delta: { role?: 'assistant'; content?: string | null; tool_calls?: (CompletionToolCall & { index: number })[] };
     logprobs?: ChoiceLogprobs | null;
     finish_reason: ChatFinish | null;
   }[];

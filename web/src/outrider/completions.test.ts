@@ -54,11 +54,7 @@ test('the shapes are those of the package openai', () => {
     tools: [{ type: 'function', function: { name: 'f', parameters: { type: 'object' } } }],
   } satisfies OpenAI.ChatCompletionCreateParamsNonStreaming;
   expectTypeOf(request as typeof request & { n: 1; tool_choice: 'auto' }).toExtend<ChatCompletionParams>();
-  const text = {
-    model: 'm',
-    prompt: 'Once',
-    max_tokens: 5,
-  } satisfies OpenAI.CompletionCreateParamsNonStreaming;
+  const text = { model: 'm', prompt: 'Once', max_tokens: 5 } satisfies OpenAI.CompletionCreateParamsNonStreaming;
   expectTypeOf(text).toExtend<CompletionParams>();
   type Call = NonNullable<ChatCompletion['choices'][number]['message']['tool_calls']>[number];
   expectTypeOf<Call>().toExtend<OpenAI.ChatCompletionMessageToolCall>();
@@ -84,21 +80,13 @@ test('an answer comes in one piece, with what was saved', async () => {
 test('a stream has the role, the text as it comes, an end, and usage if it is wanted', async () => {
   const writes = writer([roundOf([token('Good'), token(' ')]), roundOf([]), roundOf([token('day')])]);
   const completions = new ChatCompletions(writes);
-  const stream = await completions.create({
-    ...{ messages, stream: true, stream_options: { include_usage: true } },
-  });
+  const stream = await completions.create({ ...{ messages, stream: true, stream_options: { include_usage: true } } });
   const chunks: ChatCompletionChunk[] = [];
   for await (const chunk of stream) chunks.push(chunk);
   expect(chunks.map(({ choices }) => choices[0]?.delta)).toEqual([
     ...[{ role: 'assistant', content: '' }, { content: 'Good ' }, { content: 'day' }, {}, undefined],
   ]);
-  expect(chunks.map(({ choices }) => choices[0]?.finish_reason)).toEqual([
-    null,
-    null,
-    null,
-    'stop',
-    undefined,
-  ]);
+  expect(chunks.map(({ choices }) => choices[0]?.finish_reason)).toEqual([null, null, null, 'stop', undefined]);
   expect(chunks.map(({ usage }) => usage?.total_tokens ?? usage)).toEqual([null, null, null, null, 13]);
   expect(new Set(chunks.map(({ id }) => id)).size).toBe(1);
 });
@@ -106,20 +94,13 @@ test('a stream has the role, the text as it comes, an end, and usage if it is wa
 test('calls come as calls, complete, in one piece and in chunks', async () => {
   const call = { type: 'call', name: 'f', arguments: '{"a":1}' } as const;
   const pieces = [{ type: 'text', text: 'I ask.' } as const, call];
-  const rounds = [
-    roundOf([token('I ask.')], pieces.slice(0, 1)),
-    roundOf([token('<tool_call>')]),
-    roundOf([], [call]),
-  ];
+  const rounds = [roundOf([token('I ask.')], pieces.slice(0, 1)), roundOf([token('<tool_call>')]), roundOf([], [call])];
   const tools = [{ type: 'function', function: { name: 'f' } }] as const;
   const completions = new ChatCompletions(writer(rounds, { ...summary, pieces, text: 'I ask.<tool_call>' }));
   const { choices } = await completions.create({ messages, tools });
   expect(choices[0]).toMatchObject({
     finish_reason: 'tool_calls',
-    message: {
-      content: 'I ask.',
-      tool_calls: [{ type: 'function', function: { name: 'f', arguments: '{"a":1}' } }],
-    },
+    message: { content: 'I ask.', tool_calls: [{ type: 'function', function: { name: 'f', arguments: '{"a":1}' } }] },
   });
   const deltas: unknown[] = [];
   for await (const chunk of await completions.create({ messages, tools, stream: true })) {
@@ -155,9 +136,7 @@ test('log-probabilities are those of the evidence, the likeliest as many as were
     },
     { token: '\u{fffd}', bytes: null, logprob: -9999, top_logprobs: [] },
   ]);
-  await expect(completions.create({ messages, logprobs: true, top_logprobs: 6 })).rejects.toThrow(
-    'from 0 to 5',
-  );
+  await expect(completions.create({ messages, logprobs: true, top_logprobs: 6 })).rejects.toThrow('from 0 to 5');
   await expect(completions.create({ messages, top_logprobs: 1 })).rejects.toThrow('needs logprobs');
   writes.mode = 'server';
   await expect(completions.create({ messages, logprobs: true })).rejects.toMatchObject({ code: 'no-draft' });
@@ -179,19 +158,8 @@ test('parameters whose value changes nothing are taken, as by the server', async
   const chats = new ChatCompletions(writer([]));
   const tools = [{ type: 'function', function: { name: 'f' } }] as const;
   const taken = [
-    ...[
-      {},
-      { frequency_penalty: 0 },
-      { presence_penalty: null },
-      { logit_bias: undefined },
-      { logit_bias: {} },
-    ],
-    ...[
-      { user: 'u' },
-      { response_format: { type: 'text' } },
-      { parallel_tool_calls: true },
-      { store: false },
-    ],
+    ...[{}, { frequency_penalty: 0 }, { presence_penalty: null }, { logit_bias: undefined }, { logit_bias: {} }],
+    ...[{ user: 'u' }, { response_format: { type: 'text' } }, { parallel_tool_calls: true }, { store: false }],
     ...[{ parallel_tool_calls: false }, { tools: null, tool_choice: null }, { unknown: undefined }],
     { stream_options: { include_usage: null, include_obfuscation: false }, stream: true },
   ];

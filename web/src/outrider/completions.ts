@@ -105,10 +105,7 @@ export class Completions {
     options?: RequestOptions,
   ): Promise<CompletionStream<CompletionChunk>>;
   create(params: CompletionParams & { stream?: false | null }, options?: RequestOptions): Promise<Completion>;
-  create(
-    params: CompletionParams,
-    options?: RequestOptions,
-  ): Promise<Completion | CompletionStream<CompletionChunk>>;
+  create(params: CompletionParams, options?: RequestOptions): Promise<Completion | CompletionStream<CompletionChunk>>;
   async create(
     params: CompletionParams,
     options: RequestOptions = {},
@@ -157,10 +154,7 @@ export class ChatCompletions {
     params: ChatCompletionParams & { stream: true },
     options?: RequestOptions,
   ): Promise<CompletionStream<ChatCompletionChunk>>;
-  create(
-    params: ChatCompletionParams & { stream?: false | null },
-    options?: RequestOptions,
-  ): Promise<ChatCompletion>;
+  create(params: ChatCompletionParams & { stream?: false | null }, options?: RequestOptions): Promise<ChatCompletion>;
   create(
     params: ChatCompletionParams,
     options?: RequestOptions,
@@ -246,9 +240,7 @@ async function* chatChunks(
     let more: Partial<Choice> = told;
     for (const piece of added) {
       const delta =
-        piece.type === 'text'
-          ? { content: piece.text }
-          : { tool_calls: [{ index: calls++, ...toolCall(piece) }] };
+        piece.type === 'text' ? { content: piece.text } : { tool_calls: [{ index: calls++, ...toolCall(piece) }] };
       yield chunk(delta, more);
       more = {};
     }

@@ -32,8 +32,7 @@ function server(options: {
       },
     });
     const headers = { 'content-length': String(file.length - start), etag: '"1"', ...options.headers };
-    if (start > 0)
-      Object.assign(headers, { etag: '"1"', 'content-range': `bytes ${start}-13/14` }, options.part);
+    if (start > 0) Object.assign(headers, { etag: '"1"', 'content-range': `bytes ${start}-13/14` }, options.part);
     return Promise.resolve(new Response(body, { status: start > 0 ? 206 : 200, headers }));
   };
   return { asked, request: request as typeof fetch };
@@ -149,10 +148,7 @@ test('what a sink throws ends the download and is not tried again', async () => 
   await expect(downloadInto('/f', sink, undefined, request)).rejects.toBeInstanceOf(RangeError);
   expect(asked).toHaveLength(1);
   const cancelled = vi.fn();
-  const endless = new ReadableStream<Uint8Array>({
-    pull: (controller) => controller.enqueue(file),
-    cancel: cancelled,
-  });
+  const endless = new ReadableStream<Uint8Array>({ pull: (controller) => controller.enqueue(file), cancel: cancelled });
   const answer = () => Promise.resolve(new Response(endless));
   await expect(downloadInto('/f', sink, undefined, answer)).rejects.toBeInstanceOf(RangeError);
   expect(cancelled).toHaveBeenCalledOnce();
@@ -169,9 +165,7 @@ test('a server that lets no pages of this origin in is called that, and not aske
       return answers ? Promise.resolve(Response.error()) : Promise.reject(new TypeError('Failed to fetch'));
     }) as typeof fetch;
   try {
-    await expect(
-      download('https://verify.example/pair/draft', undefined, refusing(true)),
-    ).rejects.toMatchObject({
+    await expect(download('https://verify.example/pair/draft', undefined, refusing(true))).rejects.toMatchObject({
       code: 'origin-refused',
       message: 'https://verify.example does not let pages of https://page.example in (--allow-origin)',
     });
@@ -179,9 +173,7 @@ test('a server that lets no pages of this origin in is called that, and not aske
     // Without an answer it is the network; and a page's own server does not refuse it.
     for (const url of ['https://verify.example/f', 'https://page.example/f']) {
       const answers = url.startsWith('https://page');
-      await expect(download(url, undefined, refusing(answers))).rejects.toMatchObject({
-        code: 'download-failed',
-      });
+      await expect(download(url, undefined, refusing(answers))).rejects.toMatchObject({ code: 'download-failed' });
     }
   } finally {
     vi.stubGlobal('origin', undefined);

@@ -102,11 +102,9 @@ export async function downloadInto(
       if (whole && response.status === 304) return await readKept();
       if (resuming && !isRest(response, length, validator)) forget('the rest of the file is no longer there');
       if (!response.ok) {
-        throw new OutriderError(
-          'download-failed',
-          `${url} answered ${response.status} ${response.statusText}`,
-          { cause: response.status },
-        );
+        throw new OutriderError('download-failed', `${url} answered ${response.status} ${response.statusText}`, {
+          cause: response.status,
+        });
       }
       if (resuming && response.status === 206) {
         await readKept();

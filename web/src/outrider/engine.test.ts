@@ -13,12 +13,7 @@ function glueOf(broken: readonly Build[] = []) {
     const init = broken.includes(build)
       ? () => Promise.reject(new RangeError('could not allocate memory'))
       : () => Promise.resolve({ memory });
-    return Promise.resolve({
-      default: init,
-      Edge: build,
-      work() {},
-      give_up() {},
-    } as unknown as EngineModule);
+    return Promise.resolve({ default: init, Edge: build, work() {}, give_up() {} } as unknown as EngineModule);
   };
 }
 
@@ -103,9 +98,7 @@ test('what was asked for and cannot be is an error that says why', async () => {
   await expect(start('relaxed-threads', { abilities: { ...all, threads: false } })).rejects.toMatchObject(
     failure(/relaxed-threads: this page may not share memory/),
   );
-  await expect(start('simd128', { broken: ['simd128'] })).rejects.toMatchObject(
-    failure(/could not allocate/),
-  );
+  await expect(start('simd128', { broken: ['simd128'] })).rejects.toMatchObject(failure(/could not allocate/));
   await expect(start('auto', { built: [] })).rejects.toMatchObject(failure(/not part of/));
   await expect(start('auto', { abilities: { ...all, simd128: false } })).rejects.toMatchObject(
     failure(/this browser has no WebAssembly SIMD/),

@@ -56,11 +56,7 @@ export class Generation implements AsyncIterable<Token> {
   /** The state to resume from after a reload; null before the start and after the end. */
   suspend(): SuspendedGeneration | null {
     if (this.#ended || !this.#claim) return null;
-    return {
-      claim: this.#claim,
-      request: this.#request,
-      tokens: this.#rounds.flatMap(({ tokens }) => tokens),
-    };
+    return { claim: this.#claim, request: this.#request, tokens: this.#rounds.flatMap(({ tokens }) => tokens) };
   }
 
   /** The tokens one by one, then the summary as the return value. */

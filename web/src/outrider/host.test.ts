@@ -13,11 +13,7 @@ const noHeads = { gate: false, stop: false };
 const request: GenerateRequest = resolveRequest('p', {}, generationRanges, noHeads);
 const claim = { session: '01', secret: '02', attempts: 0, generation: 1 };
 const continuation = { attempts: 3, committed: [] };
-const round: Round = {
-  tokens: [{ id: 1, text: 'a', origin: 'accepted' }],
-  statistics: emptySummary,
-  round: null,
-};
+const round: Round = { tokens: [{ id: 1, text: 'a', origin: 'accepted' }], statistics: emptySummary, round: null };
 const done: Summary = { ...emptySummary, finish: 'length' };
 const engineInfo = { build: 'simd128' as const, threads: 1, failed: [] };
 const coded = (code: string) => Object.assign(new Error(code), { code });
@@ -179,19 +175,12 @@ test('a GPU that goes while it drafts is told once', async () => {
     posts.push({ type: 'closed' });
   }
   const told = posts.filter(({ type }) => type === 'engine');
-  expect(told).toEqual([
-    { type: 'engine', engine: { ...engineInfo, engine: 'wasm', declined: 'it is gone' } },
-  ]);
+  expect(told).toEqual([{ type: 'engine', engine: { ...engineInfo, engine: 'wasm', declined: 'it is gone' } }]);
 });
 
 test('a draft and a tokenizer may be files of the user', async () => {
   const { sources, host, finish, loaders, posts } = await loaded({});
-  const files = {
-    ...sources,
-    draft: new Blob([new Uint8Array([7, 8])]),
-    tokenizer: new Blob(['{}']),
-    heads: null,
-  };
+  const files = { ...sources, draft: new Blob([new Uint8Array([7, 8])]), tokenizer: new Blob(['{}']), heads: null };
   posts.length = 0;
   const options = {
     engine: { engine: 'wasm', build: 'auto', threads: 1, addresses },
@@ -297,9 +286,7 @@ test('a stop while connecting ends the generation at once', async () => {
 
 test('a stop inside the engine is the engine’s to answer; one for another generation is dropped', async () => {
   let finish = (_: Summary): void => {};
-  const { host, posts, edge } = await loaded({
-    generate: () => new Promise((resolve) => (finish = resolve)),
-  });
+  const { host, posts, edge } = await loaded({ generate: () => new Promise((resolve) => (finish = resolve)) });
   host.receive({ type: 'generate', id: 7, request, continuation });
   await Promise.resolve();
   host.receive({ type: 'stop', id: 6 });
@@ -311,14 +298,9 @@ test('a stop inside the engine is the engine’s to answer; one for another gene
 });
 
 test('a trap says that the engine is gone', async () => {
-  const { host, posts } = await loaded({
-    generate: () => Promise.reject(new WebAssembly.RuntimeError('unreachable')),
-  });
+  const { host, posts } = await loaded({ generate: () => Promise.reject(new WebAssembly.RuntimeError('unreachable')) });
   host.receive({ type: 'generate', id: 1, request, continuation });
-  expect(await answer(posts)).toEqual({
-    type: 'crashed',
-    error: { code: 'worker-crashed', message: 'unreachable' },
-  });
+  expect(await answer(posts)).toEqual({ type: 'crashed', error: { code: 'worker-crashed', message: 'unreachable' } });
 });
 
 test('closing says goodbye and ends the worker', async () => {

@@ -228,14 +228,8 @@ export class EdgeHost {
   }
 }
 
-async function bytesOf(
-  source: string | Blob,
-  around: Surroundings,
-  headers: RequestHeaders,
-): Promise<Uint8Array> {
-  return typeof source === 'string'
-    ? around.download(source, headers)
-    : new Uint8Array(await source.arrayBuffer());
+async function bytesOf(source: string | Blob, around: Surroundings, headers: RequestHeaders): Promise<Uint8Array> {
+  return typeof source === 'string' ? around.download(source, headers) : new Uint8Array(await source.arrayBuffer());
 }
 
 function into(
@@ -274,9 +268,7 @@ class DraftSink implements Sink {
     this.#loader?.free();
     const total = totalBytes ?? undefined;
     const gpu = this.#wantsGpu(totalBytes) ? await this.#open(engine) : null;
-    this.#loader = gpu
-      ? engine.EdgeLoader.on_gpu(total, gpu, this.#wanted === 'webgpu')
-      : new engine.EdgeLoader(total);
+    this.#loader = gpu ? engine.EdgeLoader.on_gpu(total, gpu, this.#wanted === 'webgpu') : new engine.EdgeLoader(total);
   }
 
   /** Decides on a GPU: a small draft is loaded before a GPU has answered. */

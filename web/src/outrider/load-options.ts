@@ -182,8 +182,7 @@ export function sourcesOf(options: LoadOptions): Sources {
   const draft = source(options.draft, 'pair/draft');
   const tokenizer = source(options.tokenizer, 'pair/tokenizer.json');
   const tokenizerUrl = typeof tokenizer === 'string' ? tokenizer : new URL('pair/tokenizer.json', server);
-  const heads =
-    options.heads || (options.draft === undefined ? new URL('pair/heads.safetensors', server) : null);
+  const heads = options.heads || (options.draft === undefined ? new URL('pair/heads.safetensors', server) : null);
   return {
     draft,
     tokenizer,

@@ -48,14 +48,7 @@ export type Question =
 export type Answer = string | number[];
 
 export type ToWorker =
-  | {
-      type: 'load';
-      engine: EngineRequest;
-      sources: Sources;
-      link: Link;
-      connectTimeoutMs: number;
-      claim: Claim | null;
-    }
+  | { type: 'load'; engine: EngineRequest; sources: Sources; link: Link; connectTimeoutMs: number; claim: Claim | null }
   | { type: 'generate'; id: number; request: GenerateRequest; continuation: Continuation }
   | { type: 'stop'; id: number }
   | { type: 'ask'; id: number; question: Question }

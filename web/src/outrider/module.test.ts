@@ -53,9 +53,7 @@ test('a network that stays away is an error after four attempts', async () => {
 
 test('what is no module is an error at once', async () => {
   const missing = server(() => new Response(null, { status: 404 }));
-  await expect(compileModule(address, missing.request)).rejects.toThrow(
-    'https://example.com/engine.wasm answers 404',
-  );
+  await expect(compileModule(address, missing.request)).rejects.toThrow('https://example.com/engine.wasm answers 404');
   expect(missing.asked()).toBe(1);
   for (const headers of [typed, {}]) {
     const page = server(() => new Response('<!doctype html>', { headers }));

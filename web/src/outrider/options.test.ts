@@ -97,19 +97,14 @@ test('a prompt is a text or a conversation', () => {
   ];
   expect(JSON.stringify(resolved(messages))).toBe(JSON.stringify(messages));
   // As in JSON: what is undefined is not there.
-  expect(resolved([{ role: 'user', content: 'a', name: undefined }])).toStrictEqual([
-    { role: 'user', content: 'a' },
-  ]);
+  expect(resolved([{ role: 'user', content: 'a', name: undefined }])).toStrictEqual([{ role: 'user', content: 'a' }]);
   const circle: unknown[] = [];
   circle.push(circle);
   const withCalls = (calls: unknown) => [{ role: 'assistant', content: '', tool_calls: calls }];
   for (const wrong of [
     ...[[], null, 7, circle, ['Hello']],
     ...[[{ role: 'critic', content: '' }], [{ role: 'user' }], [{ role: 'user', content: null }]],
-    ...[
-      [{ role: 'user', content: [{ type: 'image_url' }] }],
-      [{ role: 'user', content: '', tool_calls: [call] }],
-    ],
+    ...[[{ role: 'user', content: [{ type: 'image_url' }] }], [{ role: 'user', content: '', tool_calls: [call] }]],
     ...[withCalls([]), withCalls({}), withCalls(['f']), withCalls([{ function: { name: 'f' } }])],
   ]) {
     expect(() => resolved(wrong)).toThrow(expect.objectContaining({ code: 'invalid-option' }));
@@ -143,16 +138,12 @@ test('a name that is none lists those there are', () => {
   );
   // Neither are those that every object has.
   expect(() => resolve({ scheme: 'toString' as Scheme })).toThrow('scheme must be one of');
-  expect(() => resolve({ code: 'zip' as 'adaptive' })).toThrow(
-    "code must be one of 'enumerative', 'adaptive'",
-  );
+  expect(() => resolve({ code: 'zip' as 'adaptive' })).toThrow("code must be one of 'enumerative', 'adaptive'");
   expect(() => resolve({ downlink: '' as 'full' })).toThrow("downlink must be one of 'full', 'sampled'");
 });
 
 test('everything named is described, and uses options that exist', () => {
-  for (const { label, explanation, source } of [schemes, codes, downlinks].flatMap((table) =>
-    Object.values(table),
-  )) {
+  for (const { label, explanation, source } of [schemes, codes, downlinks].flatMap((table) => Object.values(table))) {
     expect(label).not.toBe('');
     expect(explanation).toMatch(/^[a-z].*\.$/);
     expect(source).not.toBe('');

@@ -1,25 +1,10 @@
 import { names } from './choices.js';
 import type { NameOptions, NumberOptions, ParameterOptions } from './choices.js';
-import type {
-  GenerateRequest,
-  Link,
-  Mode,
-  ModelInfo,
-  Prompt,
-  RequestNumbers,
-  SessionInfo,
-  Tool,
-} from './edge.js';
+import type { GenerateRequest, Link, Mode, ModelInfo, Prompt, RequestNumbers, SessionInfo, Tool } from './edge.js';
 import { invalidOption } from './errors.js';
 import { policyNamed, reasonAgainstPolicy } from './policies.js';
 import type { Heads } from './policies.js';
-import {
-  choiceDefaults,
-  generationDefaults,
-  generationRanges,
-  policyDefaults,
-  policyOptions,
-} from './tables.js';
+import { choiceDefaults, generationDefaults, generationRanges, policyDefaults, policyOptions } from './tables.js';
 import type { ChoiceOption, Choices, NumberOption, PolicyOption, Range } from './tables.js';
 import { checkedPrompt, checkedStops, checkedTools, refuseUnknown } from './validation.js';
 
@@ -94,10 +79,7 @@ export function reasonAgainst(value: number, range: Range): string | null {
 }
 
 /** Options that are neither numbers nor names. */
-type OtherOption = Exclude<
-  keyof GenerateOptions,
-  NumberOption | ChoiceOption | PolicyOption | keyof ParameterOptions
->;
+type OtherOption = Exclude<keyof GenerateOptions, NumberOption | ChoiceOption | PolicyOption | keyof ParameterOptions>;
 const others: Record<OtherOption, true> = {
   ...{ mode: true, adaptiveMode: true, compareSchemes: true, evidence: true, stop: true, tools: true },
   signal: true,

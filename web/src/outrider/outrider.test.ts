@@ -224,12 +224,7 @@ test('the engine that was asked for is passed on, the one that runs is told, non
   expect(outrider.engine).toEqual(engine);
   await Outrider.load({ server: 'http://server' });
   expect(FakeWorker.last.sent[0]).toMatchObject({ engine: { engine: 'auto', build: 'auto', threads: null } });
-  for (const options of [
-    { threads: 0 },
-    { threads: 1.5 },
-    { threads: Number.NaN },
-    { build: 'fast' as 'auto' },
-  ]) {
+  for (const options of [{ threads: 0 }, { threads: 1.5 }, { threads: Number.NaN }, { build: 'fast' as 'auto' }]) {
     await expect(Outrider.load({ server: 'http://server', ...options })).rejects.toMatchObject({
       code: 'invalid-option',
     });
@@ -334,18 +329,11 @@ test('without a browser loading says so', async () => {
 
 test('what an error comes from survives the worker', async () => {
   const { generation } = await running();
-  const thrown = new Error('outer', {
-    cause: Object.assign(new TypeError('inner'), { code: 'E', cause: 404 }),
-  });
+  const thrown = new Error('outer', { cause: Object.assign(new TypeError('inner'), { code: 'E', cause: 404 }) });
   say({ type: 'failed', id: 1, error: structuredClone(describe(thrown)) });
   const error = await generation.summary.catch((reason: unknown) => reason as Error);
   expect(error).toMatchObject({ code: 'internal', message: 'outer' });
-  expect((error as Error).cause).toMatchObject({
-    name: 'TypeError',
-    message: 'inner',
-    code: 'E',
-    cause: 404,
-  });
+  expect((error as Error).cause).toMatchObject({ name: 'TypeError', message: 'inner', code: 'E', cause: 404 });
 });
 
 test('closing can be awaited, by hand and by `await using`', async () => {
@@ -393,8 +381,6 @@ test('headers reach the downloads, and nonsense is refused', async () => {
 test('what was suspended is checked before it is resumed', async () => {
   const outrider = await Outrider.load({ resume: null });
   for (const state of [null, {}, { claim: {}, request: {}, tokens: [] }]) {
-    expect(() => outrider.resume(state as never)).toThrow(
-      expect.objectContaining({ code: 'invalid-option' }),
-    );
+    expect(() => outrider.resume(state as never)).toThrow(expect.objectContaining({ code: 'invalid-option' }));
   }
 });

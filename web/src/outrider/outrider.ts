@@ -1,15 +1,6 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 import type { EngineInfo, EngineRequest } from './builds.js';
-import type {
-  Claim,
-  GenerateRequest,
-  LineEvent,
-  Link,
-  ModelInfo,
-  Prompt,
-  SessionInfo,
-  Tool,
-} from './edge.js';
+import type { Claim, GenerateRequest, LineEvent, Link, ModelInfo, Prompt, SessionInfo, Tool } from './edge.js';
 import { OutriderError, revive } from './errors.js';
 import { startWorker } from './files.js';
 import { emptySummary, Generation } from './generation.js';
@@ -370,8 +361,7 @@ export class Outrider {
     this.#engine = { engine: 'none', declined: null, build: 'none', threads: 0, failed: [] };
     this.#model = this.#alone.model;
     this.#session = this.#alone.session;
-    const tell =
-      options.onFallback ?? ((reason) => console.warn(`The server writes alone: ${reason.message}`));
+    const tell = options.onFallback ?? ((reason) => console.warn(`The server writes alone: ${reason.message}`));
     tell(error as OutriderError);
   }
 

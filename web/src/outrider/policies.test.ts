@@ -6,8 +6,7 @@ import { generationRanges, policies, policyDefaults, policyOptions } from './tab
 import type { PolicyOption } from './tables.js';
 
 const none = { gate: false, stop: false };
-const resolve = (options: GenerateOptions, heads = none) =>
-  resolveRequest('p', options, generationRanges, heads);
+const resolve = (options: GenerateOptions, heads = none) => resolveRequest('p', options, generationRanges, heads);
 
 test('what is not given is the first of each kind', () => {
   for (const [option, { list }] of Object.entries(policyOptions)) {
@@ -38,9 +37,7 @@ test('with a gate one round is in flight', () => {
   );
   expect(resolve({ gate: 'token-cascade', maxInFlight: 1 })).toMatchObject({ maxInFlight: 1 });
   expect(resolve({ maxInFlight: 2 })).toMatchObject({ maxInFlight: 2, gate: 'none' });
-  expect(resolve({ mode: 'cloud-only', gate: 'token-cascade', maxInFlight: 2 })).toMatchObject({
-    maxInFlight: 2,
-  });
+  expect(resolve({ mode: 'cloud-only', gate: 'token-cascade', maxInFlight: 2 })).toMatchObject({ maxInFlight: 2 });
 });
 
 test('numbers out of a policy’s range are refused, each by its own range', () => {
@@ -51,10 +48,7 @@ test('numbers out of a policy’s range are refused, each by its own range', () 
     [{ rule: 'opt', ruleParameter: Infinity }, "ruleParameter of 'opt' must be a number"],
     [{ gate: 'token-cascade', gateThreshold: 1.1 }, "gateThreshold of 'token-cascade' must be at most 1"],
     [{ rule: 'strict' }, expect.stringMatching(/^rule must be one of 'exact', 'lossy', .*, not 'strict'$/)],
-    [
-      { stopRule: 'late' },
-      "stopRule must be one of 'fixed', 'odld', 'adaedl', 'specdec', 'bild', not 'late'",
-    ],
+    [{ stopRule: 'late' }, "stopRule must be one of 'fixed', 'odld', 'adaedl', 'specdec', 'bild', not 'late'"],
   ];
   for (const [options, message] of wrong) {
     expect(() => resolve(options)).toThrow(expect.objectContaining({ code: 'invalid-option', message }));

@@ -21,12 +21,7 @@ export function policyNamed(option: PolicyOption, name: string): Policy {
 }
 
 /** Describes why a policy is not available, as the end of a sentence that starts with its name; null if it is. */
-export function reasonAgainstPolicy(
-  policy: Policy,
-  option: PolicyOption,
-  scheme: Scheme,
-  heads: Heads,
-): string | null {
+export function reasonAgainstPolicy(policy: Policy, option: PolicyOption, scheme: Scheme, heads: Heads): string | null {
   if (policy.head !== null && !heads[policy.head]) {
     const head = { gate: 'gate', stop: 'stop head' }[policy.head];
     return `needs a trained ${head}, which this draft model does not have`;

@@ -3,10 +3,7 @@ import type { Answer, Question, ToWorker } from './messages.js';
 
 /** Questions to the tokenizer in the worker, with the promises of their answers. */
 export class Questions {
-  readonly #waiting = new Map<
-    number,
-    { resolve: (answer: Answer) => void; reject: (reason: unknown) => void }
-  >();
+  readonly #waiting = new Map<number, { resolve: (answer: Answer) => void; reject: (reason: unknown) => void }>();
   #lastId = 0;
 
   ask(question: Question, post: (message: ToWorker) => void): Promise<Answer> {

@@ -2,13 +2,8 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import type { Round } from './edge.js';
 import { Outrider } from './index.js';
 
-const info = {
-  vocabSize: 9,
-  limits: { contextLength: 64, maxDraftTokens: 8, maxInFlight: 2, maxGuesses: 8 },
-};
-const chunk = (text: string, finish_reason: string | null = null) => ({
-  choices: [{ text, finish_reason }],
-});
+const info = { vocabSize: 9, limits: { contextLength: 64, maxDraftTokens: 8, maxInFlight: 2, maxGuesses: 8 } };
+const chunk = (text: string, finish_reason: string | null = null) => ({ choices: [{ text, finish_reason }] });
 const usage = { choices: [], usage: { prompt_tokens: 3, completion_tokens: 2 } };
 
 /** Answers of the server by path; `bodies` are what it was asked. */
@@ -20,12 +15,8 @@ function events(...data: unknown[]): Response {
   const text = data.map((value) => `data: ${JSON.stringify(value)}\n\n`).join('') + 'data: [DONE]\n\n';
   const bytes = new TextEncoder().encode(text);
   // In pieces that end anywhere.
-  const pieces = Array.from({ length: Math.ceil(bytes.length / 7) }, (_, i) =>
-    bytes.subarray(7 * i, 7 * i + 7),
-  );
-  return new Response(
-    new ReadableStream({ start: (to) => (pieces.forEach((p) => to.enqueue(p)), to.close()) }),
-  );
+  const pieces = Array.from({ length: Math.ceil(bytes.length / 7) }, (_, i) => bytes.subarray(7 * i, 7 * i + 7));
+  return new Response(new ReadableStream({ start: (to) => (pieces.forEach((p) => to.enqueue(p)), to.close()) }));
 }
 
 /** A worker that the page's policy does not let start. */
@@ -62,13 +53,7 @@ test('where no worker starts the server writes alone, with the seed and all else
   expect([outrider.mode, outrider.engine.build, ...reasons]).toEqual(['server', 'none', 'worker-crashed']);
   expect(outrider.session).toMatchObject({ contextLength: 64, vocabSize: 9 });
   answers['/v1/completions'] = () => events(chunk('One'), chunk('é'), chunk('', 'stop'), usage);
-  const generation = outrider.generate('p', {
-    seed: 7,
-    temperature: 0.5,
-    topP: 0.9,
-    topK: 3,
-    maxNewTokens: 5,
-  });
+  const generation = outrider.generate('p', { seed: 7, temperature: 0.5, topP: 0.9, topK: 3, maxNewTokens: 5 });
   const rounds: Round[] = [];
   for await (const round of generation.rounds()) rounds.push(round);
   expect(bodies).toEqual([

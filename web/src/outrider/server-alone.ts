@@ -82,22 +82,14 @@ export class ServerAlone {
   }
 
   /** Generates to the end; `signal` ends it sooner, with `finish: 'cancelled'`. @throws {@link OutriderError} */
-  async generate(
-    request: GenerateRequest,
-    onRound: (round: Round) => void,
-    signal: AbortSignal,
-  ): Promise<Summary> {
+  async generate(request: GenerateRequest, onRound: (round: Round) => void, signal: AbortSignal): Promise<Summary> {
     const started = performance.now();
     const { path, body } = asked(request);
     const statistics: Statistics = { ...emptySummary, uplinkBits: body.length * 8 };
     const summary = { text: '', promptTokens: 0, promptTokenIds: [], tokenIds: [] };
     const pieces: Piece[] = [];
     let finish: Summary['finish'] = 'length';
-    const ends = {
-      stop: request.stop.length > 0 ? 'stop' : 'eos',
-      length: 'length',
-      tool_calls: 'eos',
-    } as const;
+    const ends = { stop: request.stop.length > 0 ? 'stop' : 'eos', length: 'length', tool_calls: 'eos' } as const;
     try {
       const response = await answered(
         this.#fetch(new URL(path, this.#server), {
@@ -153,8 +145,7 @@ function asked(request: GenerateRequest): { path: string; body: string } {
     ...(stop.length > 0 && { stop }),
     ...{ stream: true, stream_options: { include_usage: true } },
   };
-  if (typeof prompt === 'string')
-    return { path: 'v1/completions', body: JSON.stringify({ prompt, ...common }) };
+  if (typeof prompt === 'string') return { path: 'v1/completions', body: JSON.stringify({ prompt, ...common }) };
   const body = { messages: prompt, ...(tools.length > 0 && { tools }), ...common };
   return { path: 'v1/chat/completions', body: JSON.stringify(body) };
 }

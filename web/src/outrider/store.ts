@@ -26,10 +26,9 @@ export async function keptFile(
   try {
     const root = await navigator.storage.getDirectory();
     const folder = await root.getDirectoryHandle(folderName, { create: true });
-    const file = (await folder.getFileHandle(await nameOf(url), {
-      create: true,
-    })) as FileSystemFileHandle & SyncAccess;
-    return new KeptFile(await file.createSyncAccessHandle(), url, onRefused);
+    const file = await folder.getFileHandle(await nameOf(url), { create: true });
+    const handle = await (file as FileSystemFileHandle & SyncAccess).createSyncAccessHandle();
+    return new KeptFile(handle, url, onRefused);
   } catch (cause) {
     // Another tab that has the file open keeps it.
     if (!(cause instanceof DOMException && cause.name === 'NoModificationAllowedError')) {
@@ -201,10 +200,9 @@ export class KeptFile implements Kept {
   #writeHead(): boolean {
     const head = new TextEncoder().encode(JSON.stringify(this.#head));
     if (head.length > headBytes) return false;
-    this.#write(
-      Uint8Array.from({ length: headBytes }, (_, i) => head[i] ?? 0x20),
-      0,
-    );
+    const padded = new Uint8Array(headBytes).fill(0x20);
+    padded.set(head);
+    this.#write(padded, 0);
     return true;
   }
 
@@ -218,9 +216,7 @@ export class KeptFile implements Kept {
 
   /** Reports that no more bytes can be kept. */
   #full(cause?: unknown): OutriderError {
-    const error = new OutriderError('cache-full', 'the disk, or what this origin may keep, is full', {
-      cause,
-    });
+    const error = new OutriderError('cache-full', 'the disk or the origin’s quota is full', { cause });
     this.#onRefused(error);
     return error;
   }

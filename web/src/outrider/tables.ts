@@ -56,9 +56,7 @@ export const policies: Policies = {
   rules: names.rule.entries,
   gates: names.gate.entries,
   stopRules: names.stopRule.entries,
-  exactSchemes: names.scheme.entries
-    .filter((scheme) => !scheme.sendsDistributions)
-    .map(({ name }) => name as Scheme),
+  exactSchemes: names.scheme.entries.filter((scheme) => !scheme.sendsDistributions).map(({ name }) => name as Scheme),
 };
 
 const mapped = <Key extends string, From, To>(from: Readonly<Record<Key, From>>, to: (value: From) => To) =>
@@ -66,10 +64,7 @@ const mapped = <Key extends string, From, To>(from: Readonly<Record<Key, From>>,
 const nameDefaults = mapped(names, (name) => name.default);
 
 /** Defaults of the number options; null where one depends on other options. */
-export const generationDefaults: Readonly<Record<NumberOption, number | null>> = mapped(
-  numbers,
-  (n) => n.default,
-);
+export const generationDefaults: Readonly<Record<NumberOption, number | null>> = mapped(numbers, (n) => n.default);
 
 /** Ranges of the number options, before a model or server narrows them. */
 export const generationRanges: Readonly<Record<NumberOption, Range>> = mapped(numbers, (n) => n.range);

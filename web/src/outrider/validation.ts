@@ -55,8 +55,7 @@ export function checkedPrompt(prompt: Prompt): Prompt {
   if (typeof prompt === 'string') return prompt;
   const given = inJson(prompt);
   if (v.is(messages, given)) return given as readonly Message[];
-  const wanted =
-    'a text, or messages with a role (system, user, assistant or tool) and content or tool_calls';
+  const wanted = 'a text, or messages with a role (system, user, assistant or tool) and content or tool_calls';
   throw invalidOption(`prompt must be ${wanted}`);
 }
 

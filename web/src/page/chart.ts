@@ -74,8 +74,7 @@ function plot(
 ): LineChart {
   const [low, high] = [ticks[0] ?? 0, ticks.at(-1) ?? 1];
   const x = (at: number): number => left + ((at - first) / (last - first)) * (width - right - left);
-  const y = (value: number): number =>
-    height - bottom - ((value - low) / (high - low)) * (height - bottom - top);
+  const y = (value: number): number => height - bottom - ((value - low) / (high - low)) * (height - bottom - top);
   const pathOf = (line: readonly { at: number; value: number | null }[]): string =>
     line
       .map(({ at, value }, index) => {

@@ -46,14 +46,7 @@ test('what concerns a gate, a stop rule or AS² is shown under these', () => {
 });
 
 test('what came in time is shown where drafts are made ahead, and nothing of rounds', () => {
-  const ahead = {
-    ...statistics,
-    inTime: 3,
-    rounds: 0,
-    drafted: 12,
-    uplinkBitsPerDraftedToken: 0,
-    roundTripMs: 0,
-  };
+  const ahead = { ...statistics, inTime: 3, rounds: 0, drafted: 12, uplinkBitsPerDraftedToken: 0, roundTripMs: 0 };
   expect(shown({ isAhead: true }, 'speculative', ahead)).toEqual(['acceptanceRate', 'tokens', 'inTime']);
 });
 

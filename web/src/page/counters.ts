@@ -35,12 +35,8 @@ export interface Counter {
   concerns?: (choices: RunChoices) => boolean;
 }
 
-const tokensPerSecond: Counter = {
-  ...{ name: 'tokensPerSecond', label: 'Tokens per second', format: formatNumber },
-};
-const passes: Counter = {
-  ...{ name: 'serverPassesPerToken', label: 'Server passes per token', format: formatNumber },
-};
+const tokensPerSecond: Counter = { name: 'tokensPerSecond', label: 'Tokens per second', format: formatNumber };
+const passes: Counter = { name: 'serverPassesPerToken', label: 'Server passes per token', format: formatNumber };
 const up: Counter = { name: 'uplinkBitsPerToken', label: 'Up, per token', format: formatBits };
 const down: Counter = { name: 'downlinkBitsPerToken', label: 'Down, per token', format: formatBits };
 const tokens: Counter = { name: 'tokens', label: 'Tokens', format: formatCount };
@@ -65,12 +61,7 @@ const isOptimized = ({ stopRule }: RunChoices): boolean => stopRule === 'odld';
 export const liveCounters: readonly Counter[] = [
   tokensPerSecond,
   {
-    ...{
-      name: 'acceptanceRate',
-      label: 'Drafts accepted',
-      aheadLabel: 'Guesses right',
-      format: formatPercent,
-    },
+    ...{ name: 'acceptanceRate', label: 'Drafts accepted', aheadLabel: 'Guesses right', format: formatPercent },
     ...drafted,
   },
   passes,
@@ -101,10 +92,7 @@ export const comparedCounters: readonly Counter[] = [
   tokensPerSecond,
   { name: 'firstTokenMs', label: 'First token after', format: formatMilliseconds },
   ...[passes, up, down],
-  {
-    ...{ name: 'acceptanceRate', label: 'Drafts accepted, or guesses right', format: formatPercent },
-    ...drafted,
-  },
+  { ...{ name: 'acceptanceRate', label: 'Drafts accepted, or guesses right', format: formatPercent }, ...drafted },
   tokens,
 ];
 

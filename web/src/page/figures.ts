@@ -19,11 +19,7 @@ export function numberIn(
   format: (value: number) => string,
 ): HTMLElement {
   const isKnown = Number.isFinite(value);
-  return make(
-    tag,
-    { ...attributes, 'data-value': isKnown ? String(value) : '' },
-    isKnown ? format(value) : '–',
-  );
+  return make(tag, { ...attributes, 'data-value': isKnown ? String(value) : '' }, isKnown ? format(value) : '–');
 }
 
 /** Replaces the rows of a table's body, each a heading and its cells. */

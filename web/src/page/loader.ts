@@ -86,25 +86,24 @@ export interface Told {
   elsewhere: { name: string; url: string }[];
 }
 
+/** Fetches JSON from the server; empty where there is none. */
+async function askFor<Answer>(path: string, init?: RequestInit): Promise<Partial<Answer>> {
+  try {
+    return (await (await fetch(path, init)).json()) as Partial<Answer>;
+  } catch {
+    return {};
+  }
+}
+
 /** Asks for the server's models; null where it does not answer, as it may without a token. */
 export async function askModels(): Promise<Told | null> {
-  try {
-    const response = await fetch('v1/info');
-    const { models, elsewhere = [] } = (await response.json()) as Partial<Told>;
-    return models ? { models, elsewhere } : null;
-  } catch {
-    return null;
-  }
+  const { models, elsewhere = [] } = await askFor<Told>('v1/info');
+  return models ? { models, elsewhere } : null;
 }
 
 /** Asks whether the server's model has a chat template. */
 export async function askTemplate(): Promise<boolean> {
-  try {
-    const { template } = (await (await fetch('pair/chat.json')).json()) as { template?: unknown };
-    return Boolean(template);
-  } catch {
-    return false;
-  }
+  return Boolean((await askFor<{ template: string }>('pair/chat.json')).template);
 }
 
 /**
@@ -112,12 +111,8 @@ export async function askTemplate(): Promise<boolean> {
  * the address bar. A request that names its page is answered at once.
  */
 export async function isRefused(): Promise<boolean> {
-  try {
-    const headers = { 'Content-Type': 'application/json' };
-    const response = await fetch('v1/completions', { method: 'POST', headers, body: '{}' });
-    const { error } = (await response.json()) as { error?: { code?: string } };
-    return error?.code === 'origin_not_allowed';
-  } catch {
-    return false;
-  }
+  const headers = { 'Content-Type': 'application/json' };
+  const request = { method: 'POST', headers, body: '{}' };
+  const { error } = await askFor<{ error: { code?: string } }>('v1/completions', request);
+  return error?.code === 'origin_not_allowed';
 }

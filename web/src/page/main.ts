@@ -83,13 +83,7 @@ let suspended = kept();
 function isAhead(): boolean {
   const { scheme } = choices.choices;
   const { names, adaptiveMode } = policies.settings;
-  const next = {
-    mode: 'speculative',
-    scheme,
-    ...names,
-    adaptiveMode,
-    compareSchemes: evidence.checked,
-  } as const;
+  const next = { mode: 'speculative', scheme, ...names, adaptiveMode, compareSchemes: evidence.checked } as const;
   // Most servers take guesses; assume it until the server is known.
   return willBeAhead(next, outrider?.session ?? { maxGuesses: 1 });
 }

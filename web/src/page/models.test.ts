@@ -7,10 +7,7 @@ const real = { target: 'llama-1b', draft: 'llama-135m' };
 
 test('toys are called that, with their sizes', () => {
   expect(namedTarget(toys)).toEqual({ name: 'toy target', size: '7 million parameters' });
-  expect(namedDraft(toys, '1.1 MB')).toEqual({
-    name: 'toy draft',
-    size: '0.9 million parameters, 1.1 MB downloaded',
-  });
+  expect(namedDraft(toys, '1.1 MB')).toEqual({ name: 'toy draft', size: '0.9 million parameters, 1.1 MB downloaded' });
   expect(modelsSentence(toys)).toMatch(/are toys, .* answers before a guess can arrive/);
 });
 

@@ -26,18 +26,14 @@ export function exchangeOf(round: Round): Exchange {
   if (round.round) {
     const up = of('accepted', 'rejected');
     const own = of('resampled', 'bonus').length > 0 ? ' and added one of its own' : '';
-    const taken =
-      up.length === 0 ? 'Nothing was drafted' : `The browser drafted ${count(up.length, 'token')}`;
+    const taken = up.length === 0 ? 'Nothing was drafted' : `The browser drafted ${count(up.length, 'token')}`;
     const verdict =
-      up.length === 0
-        ? `the server wrote ${count(tokens.length, 'token')}`
-        : `the server accepted ${accepted}${own}`;
+      up.length === 0 ? `the server wrote ${count(tokens.length, 'token')}` : `the server accepted ${accepted}${own}`;
     return { up: up.slice(0, MOST), down, words: `${taken}; ${verdict}.` };
   }
   const guessed = of('accepted', 'late');
   const passed = of('passed').length;
-  if (passed > 0)
-    return { up: [], down, words: `The browser kept ${count(passed, 'token')} without asking.` };
+  if (passed > 0) return { up: [], down, words: `The browser kept ${count(passed, 'token')} without asking.` };
   const words =
     accepted > 0
       ? `The browser had guessed ${count(accepted, 'token')} in time: the server judged ${tokens.length} in one forward pass.`

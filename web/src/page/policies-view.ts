@@ -3,14 +3,7 @@ import type { Heads, Policy, Scheme } from '../outrider/index.js';
 import { NumberField, selector } from './controls.js';
 import { addField, element, make } from './elements.js';
 import { showGuarantee } from './guarantee-view.js';
-import {
-  explanationOf,
-  guaranteeOf,
-  missingSentence,
-  policyOf,
-  policySelects,
-  rangeHint,
-} from './policies.js';
+import { explanationOf, guaranteeOf, missingSentence, policyOf, policySelects, rangeHint } from './policies.js';
 import type { ChosenPolicies, Guarantee, PolicySelect, PolicySettings } from './policies.js';
 import { parseNumber } from './settings.js';
 
@@ -178,9 +171,7 @@ export class PoliciesView {
 /** The options of a selector; where some are lossy, in two groups that say so. */
 function optionsOf(policies: readonly Policy[]): HTMLElement[] {
   const options = (lossy: boolean) =>
-    policies
-      .filter((policy) => policy.lossy === lossy)
-      .map(({ name }) => make('option', { value: name }, name));
+    policies.filter((policy) => policy.lossy === lossy).map(({ name }) => make('option', { value: name }, name));
   if (!policies.some(({ lossy }) => lossy)) return options(false);
   return [
     make('optgroup', { label: 'exact' }, ...options(false)),

@@ -17,11 +17,7 @@ import type { ChosenPolicies } from './policies.js';
 const heads = { gate: false, stop: false };
 
 const choose = (rule: string, gate: string, values: ChosenPolicies['values'] = {}): ChosenPolicies => ({
-  policies: {
-    rule: policyOf('rule', rule),
-    gate: policyOf('gate', gate),
-    stopRule: policyOf('stopRule', 'fixed'),
-  },
+  policies: { rule: policyOf('rule', rule), gate: policyOf('gate', gate), stopRule: policyOf('stopRule', 'fixed') },
   values,
   adaptiveMode: false,
 });
@@ -40,9 +36,9 @@ test('only the exact rule without a gate keeps the distribution', () => {
     lossy: true,
     sentence: 'Under opt, α = 0.3: the text is not distributed as the server’s own model would have it.',
   });
-  expect(
-    guaranteeOf(choose('lossy', 'sprinter', { ruleParameter: 0.25, gateThreshold: 0.9 })).sentence,
-  ).toMatch(/^Under lossy, α = 0.25 and sprinter, τ = 0.9: /);
+  expect(guaranteeOf(choose('lossy', 'sprinter', { ruleParameter: 0.25, gateThreshold: 0.9 })).sentence).toMatch(
+    /^Under lossy, α = 0.25 and sprinter, τ = 0.9: /,
+  );
 });
 
 test('the exact rule is not said to keep the distribution where a gate breaks it', () => {

@@ -15,9 +15,11 @@ import type {
 /** A selector of the form, and the number beside it. */
 export type PolicySelect = NameDescription & { option: PolicyOption; parameterLabel: string };
 
-export const policySelects: readonly PolicySelect[] = (Object.keys(policyDefaults) as PolicyOption[]).map(
-  (option) => ({ option, parameterLabel: names[option].parameter?.label ?? '', ...names[option] }),
-);
+export const policySelects: readonly PolicySelect[] = (Object.keys(policyDefaults) as PolicyOption[]).map((option) => ({
+  option,
+  parameterLabel: names[option].parameter?.label ?? '',
+  ...names[option],
+}));
 
 /** The policies in the form. */
 export interface PolicySettings {
@@ -29,11 +31,7 @@ export interface PolicySettings {
 }
 
 export function defaultPolicySettings(): PolicySettings {
-  return {
-    names: { ...policyDefaults },
-    texts: { rule: '', gate: '', stopRule: '' },
-    adaptiveMode: false,
-  };
+  return { names: { ...policyDefaults }, texts: { rule: '', gate: '', stopRule: '' }, adaptiveMode: false };
 }
 
 /** Policies out of an address's query: the options by their names. Names that are none become the default. */
@@ -43,8 +41,7 @@ export function policySettingsFromQuery(query: URLSearchParams): PolicySettings 
     const name = query.get(option) ?? settings.names[option];
     settings.names[option] = policyOf(option, name).name;
     // A number of one rule means nothing to another.
-    if (settings.names[option] === name)
-      settings.texts[option] = query.get(policyOptions[option].parameter) ?? '';
+    if (settings.names[option] === name) settings.texts[option] = query.get(policyOptions[option].parameter) ?? '';
   }
   settings.adaptiveMode = query.get('adaptiveMode') === 'true';
   return settings;
@@ -78,8 +75,7 @@ export function missingSentence(option: PolicyOption, chosen: Policy, scheme: Sc
   const missing = new Map<string, string[]>();
   for (const policy of names[option].entries) {
     const reason = reasonAgainstPolicy(policy, option, scheme, heads);
-    if (reason !== null && policy !== chosen)
-      missing.set(reason, [...(missing.get(reason) ?? []), policy.name]);
+    if (reason !== null && policy !== chosen) missing.set(reason, [...(missing.get(reason) ?? []), policy.name]);
   }
   return [...missing]
     .map(([reason, [name, ...more]]) => `${more.length > 0 ? 'Each of the others' : name} ${reason}.`)

@@ -64,8 +64,7 @@ export class PredictionView {
 
   #show(): void {
     const alone = this.#alone && sameLink(this.#alone.link, this.#link) ? this.#alone.tokensPerSecond : null;
-    const prediction =
-      this.#run && this.#statistics ? predict(this.#statistics, this.#times, this.#run, alone) : null;
+    const prediction = this.#run && this.#statistics ? predict(this.#statistics, this.#times, this.#run, alone) : null;
     const rows = figures.map(({ name, label }) => {
       const cells = (['predicted', 'measured'] as const).map((kind) => {
         const attributes = { 'data-prediction': name, 'data-kind': kind };

@@ -91,10 +91,7 @@ export function predict(
       predicted: hasGate || isPipelined ? Number.NaN : (statistics.predictedSpeedup ?? byTimes),
       measured: statistics.tokens > 0 ? statistics.tokensPerSecond / alone : Number.NaN,
     },
-    tokensPerRound: {
-      predicted: tokens,
-      measured: statistics.rounds > 0 ? statistics.tokensPerRound : Number.NaN,
-    },
+    tokensPerRound: { predicted: tokens, measured: statistics.rounds > 0 ? statistics.tokensPerRound : Number.NaN },
   };
 }
 

@@ -110,9 +110,7 @@ export class RaceView {
   /** Draws the distributions that were sent with drafts; nothing where none are known. */
   showDistributions(name: LaneName, tokens: readonly Token[]): void {
     const { distributions } = this.#row(name);
-    const drawn = tokens
-      .map((token) => ({ token, bars: barsOf(token) }))
-      .filter(({ bars }) => bars.length > 0);
+    const drawn = tokens.map((token) => ({ token, bars: barsOf(token) })).filter(({ bars }) => bars.length > 0);
     distributions.hidden = drawn.length === 0;
     distributions.replaceChildren(
       'What is sent of each draft, the most likely tokens alone: ',
@@ -176,10 +174,7 @@ export class RaceView {
 /** A lane; `distributions` shows those that were sent of its drafts, where any are known. */
 function rowOf(lane: Lane) {
   const paths = Object.fromEntries(
-    KINDS.map((kind) => [
-      kind,
-      draw('path', { class: 'slab', 'data-cell': kind, fill: `url(#pattern-${kind})` }),
-    ]),
+    KINDS.map((kind) => [kind, draw('path', { class: 'slab', 'data-cell': kind, fill: `url(#pattern-${kind})` })]),
   ) as Record<Kind, SVGPathElement>;
   const grid = draw('path', { class: 'grid' });
   const svg = draw('svg', { role: 'img', height: HEIGHT, preserveAspectRatio: 'none' }, grid);

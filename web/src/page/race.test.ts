@@ -10,12 +10,7 @@ const round = (elapsedMs: number, ...origins: Origin[]): Round => ({
 const run = (tokensPerSecond: number, ...tokenIds: number[]): Summary =>
   ({
     ...{ tokenIds, tokensPerSecond, inTime: 1, finish: 'length', tokens: tokenIds.length },
-    ...{
-      elapsedMs: (1000 * tokenIds.length) / tokensPerSecond,
-      serverPasses: 1,
-      uplinkBits: 80,
-      downlinkBits: 80,
-    },
+    ...{ elapsedMs: (1000 * tokenIds.length) / tokensPerSecond, serverPasses: 1, uplinkBits: 80, downlinkBits: 80 },
   }) as Summary;
 const sentence = (...given: Parameters<typeof raceSentences>) => raceSentences(...given).join(' ');
 

@@ -136,11 +136,7 @@ export type Results = Partial<Record<LaneName, Summary>>;
  * there is nothing to compare.
  * @param ownDraws whether the server's draws are its own, so that two texts may differ
  */
-export function raceSentences(
-  { alone, rounds, ahead }: Results,
-  linkChanged: boolean,
-  ownDraws = false,
-): string[] {
+export function raceSentences({ alone, rounds, ahead }: Results, linkChanged: boolean, ownDraws = false): string[] {
   const sentences: string[] = [];
   if (linkChanged) sentences.push('The link changed during the run, so the times cannot be compared.');
   else if (alone && ahead) {

@@ -135,9 +135,7 @@ export class Runner {
     };
     const shown: Round[] = [];
     try {
-      const generation = before
-        ? outrider.resume(before.generation)
-        : outrider.generate(task.prompt, options);
+      const generation = before ? outrider.resume(before.generation) : outrider.generate(task.prompt, options);
       this.#generation = generation;
       setState('generating', true);
       report(progress);
@@ -147,9 +145,7 @@ export class Runner {
         report(progress);
         // Counts of an earlier page belong to the same text; its tokens come first, without statistics.
         const isBefore = before !== null && shown.length === 0;
-        const statistics = isBefore
-          ? before.statistics
-          : carriedOn(before?.statistics ?? null, round.statistics);
+        const statistics = isBefore ? before.statistics : carriedOn(before?.statistics ?? null, round.statistics);
         const whole = { ...round, statistics };
         shown.push(whole);
         keep(generation.suspend(), statistics);

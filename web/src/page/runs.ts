@@ -50,10 +50,7 @@ export function linkWords(link: Link): string {
 /** The columns of the table of runs. */
 export const columns: readonly { label: string; of: (run: RunRecord) => string }[] = [
   { label: 'Way', of: wayOf },
-  {
-    label: 'Link',
-    of: ({ link, isSteady }) => (isSteady ? linkWords(link) : `${linkWords(link)}, then changed`),
-  },
+  { label: 'Link', of: ({ link, isSteady }) => (isSteady ? linkWords(link) : `${linkWords(link)}, then changed`) },
   { label: 'Tokens', of: ({ summary }) => formatCount(summary.tokens) },
   { label: 'Tokens/s', of: ({ summary }) => formatNumber(summary.tokensPerSecond) },
   { label: 'Forward passes', of: ({ summary }) => formatCount(summary.serverPasses) },

@@ -35,8 +35,7 @@ export class SchemeBitsView {
 
   #draw(): void {
     const rate = this.#uplinkBitsPerSecond;
-    element('scheme-bits-rate', HTMLElement).textContent =
-      rate === null ? 'without limit' : `at ${formatRate(rate)}`;
+    element('scheme-bits-rate', HTMLElement).textContent = rate === null ? 'without limit' : `at ${formatRate(rate)}`;
     const marks = decades(this.#costs.map((cost) => cost.payloadBitsPerDraftedToken));
     const scale = [marks[0] ?? 1, marks.at(-1) ?? 1] as const;
     this.#axis.replaceChildren(

@@ -59,11 +59,7 @@ test('a code that is in use is named, and takes the place of its scheme', () => 
   const bits = new SchemeBits('c-sqs', 'adaptive');
   bits.add(record(2, 90));
   expect(bits.label).toBe('C-SQS, adaptive');
-  expect(costOf(bits, 'c-sqs')).toMatchObject({
-    label: 'C-SQS, adaptive',
-    sent: true,
-    payloadBitsPerDraftedToken: 45,
-  });
+  expect(costOf(bits, 'c-sqs')).toMatchObject({ label: 'C-SQS, adaptive', sent: true, payloadBitsPerDraftedToken: 45 });
   expect(costOf(bits, 'k-sqs/adaptive')).toMatchObject({ label: 'K-SQS, adaptive', sent: false });
   expect(new SchemeBits('dssd', 'adaptive').label).toBe('DSSD');
 });

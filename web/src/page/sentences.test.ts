@@ -23,9 +23,7 @@ test('drafting ahead is called by its name', () => {
   expect(comparisonSentence(at(61), at(60), true)).toMatch(/^Drafting ahead was about as fast as/);
   expect(comparisonSentence(at(30), at(60), true)).toMatch(/^Drafting ahead was slower/);
   expect(comparisonSentence(at(90), at(60), true)).toMatch(/^Drafting ahead was 1.50 times as fast/);
-  expect(comparisonSentence({ ...at(90), inTime: 0 }, at(60), true)).toMatch(
-    /^No guess came in time, .* 150 % of/,
-  );
+  expect(comparisonSentence({ ...at(90), inTime: 0 }, at(60), true)).toMatch(/^No guess came in time, .* 150 % of/);
 });
 
 test('nothing is compared before there are two runs', () => {
@@ -58,9 +56,7 @@ test('a chart in words has its range and its end', () => {
   const digits = (value: number) => value.toFixed(0);
   expect(chartSentence('Bits', [], digits)).toBe('Bits: nothing yet.');
   expect(chartSentence('Bits', [null, 3], digits)).toBe('Bits over 2 rounds: from 3 to 3, last 3.');
-  expect(chartSentence('Bits', [7, 3, Number.NaN, 5], digits)).toBe(
-    'Bits over 4 rounds: from 3 to 7, last 5.',
-  );
+  expect(chartSentence('Bits', [7, 3, Number.NaN, 5], digits)).toBe('Bits over 4 rounds: from 3 to 7, last 5.');
 });
 
 test('a budget too small for a single draft is said to be', () => {

@@ -78,9 +78,7 @@ test('every choice comes back from its query', () => {
 });
 
 test('a name that is none is the default', () => {
-  const query = new URLSearchParams(
-    'scheme=toString&code=zip&afterRejection=&downlink=sampled&build=fast&threads=1.5',
-  );
+  const query = new URLSearchParams('scheme=toString&code=zip&afterRejection=&downlink=sampled&build=fast&threads=1.5');
   expect(settingsFromQuery(query)).toEqual(defaultSettings());
 });
 
@@ -110,9 +108,7 @@ test('only what the scheme uses is shown', () => {
   expect(shown({ scheme: 'dssd' })).toEqual(['downlink', 'downlinkSamples']);
   expect(shown({ scheme: 'dssd', downlink: 'full' })).toEqual(['downlink']);
   expect(shown({ scheme: 'coupled' })).toEqual([]);
-  expect(shown({ scheme: 'auto' })).toEqual([
-    ...['bitBudget', 'code', 'goal', 'latticeResolution', 'supportSize'],
-  ]);
+  expect(shown({ scheme: 'auto' })).toEqual([...['bitBudget', 'code', 'goal', 'latticeResolution', 'supportSize']]);
   expect(shown({ scheme: 'ahead' })).toEqual(['candidates', 'goal', 'groupSize', 'lead', 'patience']);
   const ahead = fields.filter(({ option }) => isUsed(option, { ...choiceDefaults, scheme: 'ahead' }));
   expect(new Set(ahead.map(({ group }) => group))).toEqual(new Set(['sampling', 'drafting']));
@@ -126,12 +122,7 @@ test('γ is shown to the stop rules that go by it', () => {
 
 test('rounds in flight are shown where no gate lets tokens pass', () => {
   const shown = (gate?: string) => isUsed('maxInFlight', choiceDefaults, 'fixed', gate);
-  expect([shown(), shown('none'), shown('sprinter'), shown('token-cascade')]).toEqual([
-    true,
-    true,
-    false,
-    false,
-  ]);
+  expect([shown(), shown('none'), shown('sprinter'), shown('token-cascade')]).toEqual([true, true, false, false]);
 });
 
 test('a step stays inside the range, without binary fractions', () => {

@@ -190,18 +190,9 @@ export function queryFromSettings(settings: Settings): URLSearchParams {
 /** Links to try; roughly what such links give. */
 export const linkPresets: readonly { name: string; link: Link }[] = [
   { name: 'As it is', link: { ...openLink } },
-  {
-    name: '4G',
-    link: { uplinkBitsPerSecond: 10_000_000, downlinkBitsPerSecond: 40_000_000, roundTripMs: 50 },
-  },
-  {
-    name: 'Satellite',
-    link: { uplinkBitsPerSecond: 3_200_000, downlinkBitsPerSecond: 20_000_000, roundTripMs: 600 },
-  },
-  {
-    name: '2G',
-    link: { uplinkBitsPerSecond: 20_000, downlinkBitsPerSecond: 40_000, roundTripMs: 400 },
-  },
+  { name: '4G', link: { uplinkBitsPerSecond: 10_000_000, downlinkBitsPerSecond: 40_000_000, roundTripMs: 50 } },
+  { name: 'Satellite', link: { uplinkBitsPerSecond: 3_200_000, downlinkBitsPerSecond: 20_000_000, roundTripMs: 600 } },
+  { name: '2G', link: { uplinkBitsPerSecond: 20_000, downlinkBitsPerSecond: 40_000, roundTripMs: 400 } },
 ];
 
 /** Example prompts to continue. The built-in models know fairy tales. */

@@ -13,28 +13,24 @@ export interface Kept {
 
 /** Keeps a generation; null changes nothing. */
 export function keep(generation: SuspendedGeneration | null, statistics: Statistics): void {
-  if (generation) write(key, JSON.stringify({ generation, statistics } satisfies Kept));
+  if (!generation) return;
+  const text = JSON.stringify({ generation, statistics } satisfies Kept);
+  inSession((storage) => storage.setItem(key, text));
 }
 
 /** Takes the kept generation, if it can be read. It is taken once, so that a failure does not repeat for ever. */
 export function kept(): Kept | null {
-  try {
-    const text = sessionStorage.getItem(key);
-    forget();
+  return inSession((storage) => {
+    const text = storage.getItem(key);
+    storage.removeItem(key);
     const read = text === null ? null : (JSON.parse(text) as Partial<Kept>);
     // A page of an earlier version kept less.
     return read?.generation && read.statistics ? (read as Kept) : null;
-  } catch {
-    return null;
-  }
+  });
 }
 
 export function forget(): void {
-  try {
-    sessionStorage.removeItem(key);
-  } catch {
-    // There is nothing then.
-  }
+  inSession((storage) => storage.removeItem(key));
 }
 
 /**
@@ -42,18 +38,15 @@ export function forget(): void {
  * stay in the address, which people copy, and browsers show and remember.
  */
 export function accessToken(given: string | null): string | null {
-  if (given !== null) write(tokenKey, given);
-  try {
-    return given ?? sessionStorage.getItem(tokenKey);
-  } catch {
-    return given;
-  }
+  if (given !== null) inSession((storage) => storage.setItem(tokenKey, given));
+  return given ?? inSession((storage) => storage.getItem(tokenKey));
 }
 
-function write(name: string, value: string): void {
+/** Uses the tab's storage; null in a browser that refuses it, where a reload starts over. */
+function inSession<T>(use: (storage: Storage) => T): T | null {
   try {
-    sessionStorage.setItem(name, value);
+    return use(sessionStorage);
   } catch {
-    // A browser that keeps nothing starts over after a reload.
+    return null;
   }
 }

@@ -3,11 +3,7 @@ import type { Round } from '../outrider/index.js';
 import { eventOf, timelineSentence } from './timeline.js';
 
 const round = (elapsedMs: number, record: object | null): Round =>
-  ({
-    tokens: [{ id: 1, text: 'x', origin: 'bonus' }],
-    statistics: { elapsedMs },
-    round: record,
-  }) as unknown as Round;
+  ({ tokens: [{ id: 1, text: 'x', origin: 'bonus' }], statistics: { elapsedMs }, round: record }) as unknown as Round;
 
 test('drafting comes before waiting, and waiting before the answer', () => {
   const record = { drafted: [], roundTripMs: 30, draftMs: 8 };

@@ -29,9 +29,7 @@ export function cardOf({ token, round, answer }: TokenFacts): TokenCard {
     if (drafted > 0) lines.push(`A draft of this round took ${formatBits(record.payloadBits / drafted)}.`);
     lines.push(`The answer came after ${formatMilliseconds(record.roundTripMs)}.`);
   } else if (token.origin !== 'passed') {
-    lines.push(
-      `Answer ${answer} of the server, of ${tokens.length} ${tokens.length === 1 ? 'token' : 'tokens'}.`,
-    );
+    lines.push(`Answer ${answer} of the server, of ${tokens.length} ${tokens.length === 1 ? 'token' : 'tokens'}.`);
   }
   const { evidence } = token;
   if (evidence?.bits != null) lines.push(`Its draft took ${formatBits(evidence.bits)}.`);
