@@ -178,6 +178,9 @@ impl Module {
         let (mut at, mut given) = (0, None);
         while at < tokens.len() {
             match &tokens[at] {
+                // The module of `pub(in super::super)` may see the item, and is not imported.
+                TokenTree::Group(group)
+                    if group.delimiter() == Delimiter::Parenthesis && at > 0 && is(at - 1, "pub") => {}
                 TokenTree::Group(group) => self.scan(group.stream(), None),
                 TokenTree::Punct(punct) if punct.as_char() == '#' => {
                     let attribute = tokens.get(at + 1).map(|token| token.to_string().replace(' ', ""));
@@ -361,6 +364,7 @@ fn what_is_no_circle_is_not_found() {
         ("pub use crate::b::B; pub struct A;", "use crate::a::A; pub struct B;"),
         // A field is no module, nor is a visibility.
         ("pub struct A { b: u8 } pub(crate) fn f(a: A) { a.b; }", "use crate::A; pub struct B;"),
+        ("use crate::B; pub struct A;", "pub(in crate::a) struct B;"),
     ] {
         assert_eq!(planted(&[root, ("src/a.rs", a), ("src/b.rs", b)]), Default::default(), "{a}\n{b}");
     }
