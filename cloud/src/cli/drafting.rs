@@ -12,6 +12,9 @@ use serde_json::{Map, Value};
 /// The switch of AS².
 const ADAPTIVE_MODE: &str = "adaptiveMode";
 
+/// Options that fix the plan of `ahead`, which its controller makes better: for measurements, not for the command line.
+const FIXED_PLAN: [&str; 4] = ["groupSize", "patience", "lead", "candidates"];
+
 /// The options of drafting, all with defaults.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
@@ -59,7 +62,8 @@ impl FromArgMatches for DraftingArgs {
 }
 
 fn drafting_numbers() -> impl Iterator<Item = &'static NumberInfo> {
-    NUMBERS.iter().copied().filter(|number| number.group != Group::Sampling)
+    let is_argument = |number: &&NumberInfo| number.group != Group::Sampling && !FIXED_PLAN.contains(&number.name);
+    NUMBERS.iter().copied().filter(is_argument)
 }
 
 /// `supportSize` as `support-size`.

@@ -14,7 +14,7 @@ use super::{
     served::Served,
 };
 use crate::{
-    address_limits::AddressLimits,
+    address_limits::{AddressLimits, AddressPermit},
     session::{Full, Host, Limits},
     sessions::Sessions,
     target::{Target, TargetSlot},
@@ -87,6 +87,8 @@ pub(crate) struct Shared {
     pub(crate) chat_json: PairFile,
     /// Connections for sessions that have not said Hello.
     pub(crate) newcomers: AddressLimits,
+    /// Choices of API requests beside the first one of each request.
+    pub(crate) choices: AddressLimits,
     /// When the engine was last asked whether it runs, and what came of it.
     pub(crate) probed: Mutex<Option<(Instant, &'static str)>>,
 }
@@ -94,14 +96,23 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(state: AppState) -> Self {
         let newcomers = AddressLimits::new(state.caps.connections_per_address);
+        let choices = AddressLimits::new(state.caps.sessions_per_address);
         // Texts and nothing else: they have a form in JSON.
         let chat = serde_json::to_vec(state.served.template.source()).unwrap_or_default();
-        Self { state, chat_json: PairFile::json(chat), newcomers, probed: Mutex::default() }
+        Self { state, chat_json: PairFile::json(chat), newcomers, choices, probed: Mutex::default() }
     }
 
     /// A slot in the engine for a client.
     pub(crate) async fn slot(&self, client: IpAddr) -> Result<TargetSlot, Full> {
         self.host(self.state.limits).slot(client).await
+    }
+
+    /// A slot for one more choice of a request that has one, while at least half of the slots are free.
+    pub(crate) fn slot_for_choice(&self, client: IpAddr) -> Option<(AddressPermit, TargetSlot)> {
+        let engine = &self.state.engine;
+        let load = engine.load();
+        let permit = self.choices.take(client).filter(|_| load.sessions * 2 <= load.session_limit)?;
+        Some((permit, engine.slot()?.of(client)))
     }
 
     /// What sessions within these bounds share.

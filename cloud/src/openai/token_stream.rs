@@ -1,9 +1,9 @@
 //! The texts of one request, token by token.
 //!
 //! The choices of a request are written side by side: each lane is a session of its own on a slot of its own, so that
-//! the engine reads their tokens in the same runs. A request has one slot at least, and more as far as slots are free
-//! and its address may have further sessions; a lane that has finished a choice goes on with the next. The first lane
-//! reads the prompt; the others copy it from there.
+//! the engine reads their tokens in the same runs. A request has one slot at least, and more while half of the slots are
+//! free and its address has not as many more as it may have sessions. A lane that has finished a choice goes on with the
+//! next. The first lane reads the prompt; the others copy it from there.
 //!
 //! ```text
 //! lane 0: choice 0, choice 2 ──┐
@@ -34,6 +34,7 @@ use tracing::Instrument;
 
 use super::admitted_request::AdmittedRequest;
 use crate::{
+    address_limits::AddressPermit,
     http::{ApiError, Shared},
     session::{self, EXPIRED, Limits, STOPPING, in_process::InProcessSession},
     sessions::Entry,
@@ -108,19 +109,19 @@ impl TokenStream {
         let AdmittedRequest { caller, entry, .. } = admitted;
         let (state, client) = (&shared.state, caller.address);
         let choices = params.choices;
-        let mut seats = vec![(entry, shared.slot(client).await?)];
-        let first = seats[0].1.id();
+        let slot = shared.slot(client).await?;
+        let first = slot.id();
+        let mut seats = vec![(slot, Some(entry), None)];
         while seats.len() < choices as usize {
-            let Ok(entry) = state.sessions.open_now(client) else { break };
-            let Some(slot) = state.engine.slot() else { break };
-            seats.push((entry, slot.of(client).copying(first)));
+            let Some((permit, slot)) = shared.slot_for_choice(client) else { break };
+            seats.push((slot.copying(first), None, Some(permit)));
         }
         let (sender, deltas) = mpsc::channel(WAITING_DELTAS * seats.len());
         let (params, next) = (Arc::new(params), Arc::new(AtomicU32::new(0)));
         let (has_read, prompt_read) = watch::channel(false);
         let mut has_read = Some(has_read);
         let mut lanes = JoinSet::new();
-        for (entry, mut slot) in seats {
+        for (mut slot, entry, permit) in seats {
             let probabilities = match (params.log_probabilities, &mut slot) {
                 (None, _) => None,
                 (Some(count), TargetSlot::Model(slot)) => {
@@ -134,6 +135,7 @@ impl TokenStream {
             let lane = Lane {
                 slot,
                 _entry: entry,
+                _permit: permit,
                 client,
                 target: state.target.clone(),
                 tokenizer: Arc::clone(&state.served.tokenizer),
@@ -177,7 +179,8 @@ impl TokenStream {
 /// The slot is dropped before the entry: who waits for an entry to go wants the slot.
 struct Lane {
     slot: TargetSlot,
-    _entry: Entry,
+    _entry: Option<Entry>,
+    _permit: Option<AddressPermit>,
     client: IpAddr,
     target: TargetInfo,
     tokenizer: Arc<Tokenizer>,
