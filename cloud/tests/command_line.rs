@@ -4,20 +4,14 @@
 #[expect(dead_code, reason = "other tests use the rest")]
 mod process;
 
-use std::{fs, path::PathBuf};
+use std::fs;
 
 use outrider_codec::{choice::Choice, scheme::SchemeName};
 use outrider_speculation::judge::rules::Rule;
-use process::{command, complaint, outrider, stdout};
+use process::{command, complaint, outrider, scratch, stdout};
 use serde_json::Value;
 
 const PROMPT: &str = "Once upon a time";
-
-fn scratch(name: &str, bytes: &[u8]) -> PathBuf {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    fs::write(&path, bytes).unwrap();
-    path
-}
 
 #[test]
 fn help_teaches_every_command() {

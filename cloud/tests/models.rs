@@ -6,18 +6,12 @@ mod process;
 use std::{fs, path::PathBuf};
 
 use outrider_testing::padded::padded;
-use process::{complaint, outrider, start, stdout};
+use process::{complaint, outrider, scratch, start, stdout};
 use serde_json::Value;
 
 const DRAFT: &[u8] = include_bytes!("../../pair/draft/draft-q8_0.gguf");
 const TARGET: &[u8] = include_bytes!("../../pair/target/target-f16.gguf");
 const PROMPT: &str = "Once upon a time";
-
-fn scratch(name: &str, bytes: &[u8]) -> PathBuf {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    fs::write(&path, bytes).unwrap();
-    path
-}
 
 #[test]
 fn a_corrupt_target_is_named_with_what_is_wrong() {

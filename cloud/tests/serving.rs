@@ -7,6 +7,7 @@
 #[path = "../../tests/server/gateway/mock.rs"]
 #[expect(dead_code, reason = "what other tests ask of it, too")]
 mod mock;
+#[expect(dead_code, reason = "other tests use the rest")]
 mod process;
 
 use std::{

@@ -1,4 +1,4 @@
-//! Temporary folders.
+//! Temporary folders for tests.
 
 use std::{
     env, fs,

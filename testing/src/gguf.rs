@@ -70,17 +70,17 @@ impl Gguf {
         self
     }
 
-    /// Adds an unsigned number.
+    /// Adds a metadata entry of an unsigned number.
     pub fn u32(&mut self, key: &str, value: u32) -> &mut Self {
         self.entry(key, 4, &value.to_le_bytes())
     }
 
-    /// Adds a floating-point number.
+    /// Adds a metadata entry of a floating-point number.
     pub fn f32(&mut self, key: &str, value: f32) -> &mut Self {
         self.entry(key, 6, &value.to_le_bytes())
     }
 
-    /// Adds a text.
+    /// Adds a metadata entry of text.
     pub fn text(&mut self, key: &str, value: &str) -> &mut Self {
         self.entry(key, 8, &text(value))
     }
@@ -215,7 +215,7 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// Bytes of the data.
+    /// Bytes of the data of this tensor.
     pub fn bytes(&self) -> u64 {
         let (_, _, len, bytes) = row(self.element);
         self.shape.iter().product::<u64>() / len as u64 * bytes as u64

@@ -18,7 +18,7 @@ pub struct Golden {
     /// Tokens that an encoder reads.
     #[serde(default)]
     pub source: Vec<u32>,
-    /// Tokens of the text.
+    /// Ids of the tokens of the text.
     pub tokens: Vec<u32>,
     /// Positions of the rows of logits that are known.
     pub rows: Vec<usize>,

@@ -30,9 +30,9 @@ const CONTEXT: u32 = 512;
 /// An edge with a toy draft and a cloud with a toy target.
 #[derive(Debug)]
 pub struct InProcess {
-    /// The edge's session.
+    /// Session of the edge.
     pub edge: EdgeSession,
-    /// The cloud's session.
+    /// Session of the cloud.
     pub cloud: CloudSession,
     draft: CachedToy,
     target: CachedToy,
@@ -53,10 +53,10 @@ pub struct InProcess {
     /// True if the edge reads frames while its draft model runs, and not only between passes.
     reads_while_drafting: bool,
     /// Change to guesses on their way.
-    pub tamper: Tamper,
+    pub tamper: Option<Tamper>,
     /// Changes of the uplink after a number of verdicts of a generation: bits per second and delay.
     pub uplink_changes: Vec<(usize, f64, Duration)>,
-    /// The virtual time.
+    /// Time on the virtual clock.
     pub now: Duration,
     /// Frames under way, with the times of their arrival.
     up: VecDeque<(Duration, Vec<u8>)>,
@@ -97,13 +97,13 @@ pub struct Times {
 /// Outcome of a generation.
 #[derive(Debug, Clone, Default)]
 pub struct Run {
-    /// Committed tokens.
+    /// Ids of the committed tokens.
     pub tokens: Vec<u32>,
     /// Tokens as they came.
     pub committed: Vec<Committed>,
     /// Estimates of the controller after each verdict.
     pub estimates: Vec<Estimates>,
-    /// Reason of the end.
+    /// Reason for which it ended.
     pub end: Option<EndReason>,
     /// Time until the last token came.
     pub elapsed: Duration,
@@ -167,7 +167,7 @@ impl InProcess {
             row_time: Duration::ZERO,
             own_draft_time: None,
             reads_while_drafting: false,
-            tamper: |_| {},
+            tamper: None,
             uplink_changes: Vec::new(),
             now: Duration::ZERO,
             up: VecDeque::new(),
@@ -271,7 +271,7 @@ impl InProcess {
         let Some(output) = self.edge.poll(self.now).expect("the cloud keeps the protocol") else { return false };
         match output {
             EdgeOutput::Send(bytes) => {
-                let bytes = tampered(bytes, self.tamper);
+                let bytes = if let Some(tamper) = self.tamper { tampered(&bytes, tamper) } else { bytes };
                 self.record(true, &bytes);
                 self.up.push_back((self.uplink.arrival(self.now, bytes.len()), bytes));
             }
@@ -356,12 +356,12 @@ fn drafts(model: &mut CachedToy, wanted: &OwnDrafts) -> Vec<u32> {
     text.split_off(wanted.text.len())
 }
 
-fn tampered(bytes: Vec<u8>, tamper: Tamper) -> Vec<u8> {
-    match Frame::decode(&bytes) {
+fn tampered(bytes: &[u8], tamper: Tamper) -> Vec<u8> {
+    match Frame::decode(bytes) {
         Ok(Frame::Guesses(mut guesses)) => {
             tamper(&mut guesses);
             Frame::Guesses(guesses).encode()
         }
-        _ => bytes,
+        _ => bytes.to_vec(),
     }
 }

@@ -16,7 +16,7 @@ pub struct Shape {
     pub hidden: u64,
     /// Width of the feed-forward part.
     pub inner: u64,
-    /// Number of blocks.
+    /// Number of transformer blocks.
     pub layers: u64,
     /// Query heads; there are half as many key heads.
     pub heads: u64,

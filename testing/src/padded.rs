@@ -8,7 +8,7 @@ const SCALE_BYTES: usize = 2;
 
 struct Tensor {
     name: String,
-    /// Outermost first.
+    /// Dimensions, outermost first.
     shape: Vec<u64>,
     code: u32,
     offset: u64,

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 /// A safetensors file in the making.
 #[derive(Debug, Clone, Default)]
 pub struct Safetensors {
-    /// JSON of the header.
+    /// Entries of the header, by name.
     pub header: Map<String, Value>,
     end: u64,
     data: Vec<u8>,

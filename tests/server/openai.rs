@@ -10,8 +10,8 @@ use outrider_cloud::{
     target::engine::{Engine, GuessPolicy, OwnDraftPolicy},
 };
 use outrider_codec::frame::SamplingParameters;
-use outrider_models::Chunk;
 use outrider_speculation::session::edge::{Mode, Settings};
+use outrider_testing::logits::on_cpu;
 use outrider_tests::{
     http::{self, Answer},
     server::{Edge, Options, Server, generate},
@@ -212,9 +212,7 @@ async fn what_is_told_of_tokens_is_the_targets_softmax() {
         assert_eq!((&told["text_offset"][0], &told["text_offset"][1]), (&json!(0), &json!(tokens[0].chars().count())));
         let text = edge.prompt(&(PROMPT.to_owned() + &tokens.concat()));
         assert_eq!(text.len(), prompt.len() + tokens.len(), "the text's own tokens");
-        let positions: Vec<usize> = (0..text.len()).collect();
-        let chunk = Chunk { cache: &mut target.new_cache(), tokens: &text, positions: &positions };
-        let rows: Vec<Vec<f32>> = target.forward(&mut [chunk]).unwrap()[0].iter().map(<[f32]>::to_vec).collect();
+        let rows = on_cpu(&target, &text, text.len());
         for (index, own) in told["token_logprobs"].as_array().unwrap().iter().enumerate() {
             let row = &rows[prompt.len() - 1 + index];
             let total: f64 = row.iter().map(|&logit| f64::from(logit).exp()).sum();

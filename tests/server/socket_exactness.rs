@@ -8,11 +8,12 @@ use outrider_cloud::{
     session::Limits,
 };
 use outrider_codec::frame::SamplingParameters;
-use outrider_models::{Chunk, Model};
+use outrider_models::Model;
 use outrider_speculation::{
     sample,
     session::edge::{Mode, Settings, Speculation},
 };
+use outrider_testing::logits::on_cpu;
 use outrider_tests::{
     blocks::{self, draft_info},
     goodness::{self, assert_follows, samples_for},
@@ -28,11 +29,7 @@ fn distribution(target: &Model) -> Vec<(Vec<u32>, f64)> {
     let mut distribution = vec![(PROMPT.to_vec(), 1.0)];
     for _ in 0..LENGTH {
         let grown = distribution.into_iter().flat_map(|(prefix, mass)| {
-            let mut cache = target.new_cache();
-            let last = [prefix.len() - 1];
-            let chunk = Chunk { cache: &mut cache, tokens: &prefix, positions: &last };
-            let logits = target.forward(&mut [chunk]).unwrap();
-            let next = sample::transform(logits[0].row(0), &SAMPLING).unwrap();
+            let next = sample::transform(&on_cpu(target, &prefix, 1)[0], &SAMPLING).unwrap();
             let likely = (0u32..).zip(next).filter(|&(_, p)| p > 0.0);
             likely.map(|(id, p)| ([&prefix[..], &[id]].concat(), mass * p)).collect::<Vec<_>>()
         });

@@ -86,7 +86,7 @@ fn what_is_said_of_guesses_changes_nothing() {
     for temperature in [0.0, 0.7] {
         let run = |mode, tamper| {
             let mut pair = InProcess::timed(draft.clone(), target.clone(), times(1, 10, 5));
-            pair.tamper = tamper;
+            pair.tamper = Some(tamper);
             pair.generate(&[1, 2], &settings(mode, temperature, 3))
         };
         let expected = run(Mode::CloudOnly, |_| {}).tokens;

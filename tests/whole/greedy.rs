@@ -7,8 +7,9 @@ use outrider_codec::{
     frame::SamplingParameters,
     scheme::{Code, SchemeParameters},
 };
-use outrider_models::{Chunk, Model};
+use outrider_models::Model;
 use outrider_speculation::session::edge::{Mode, Settings, Speculation};
+use outrider_testing::logits::{argmax, logits_at_all};
 use outrider_tests::{
     schemes,
     server::{Edge, Server, generate},
@@ -26,11 +27,8 @@ fn alone(target: &Model, prompt: &[u32]) -> Vec<u32> {
     let mut pending = prompt.to_vec();
     let mut text = Vec::new();
     while text.len() < TOKENS as usize {
-        let last = [pending.len() - 1];
-        let chunk = Chunk { cache: &mut cache, tokens: &pending, positions: &last };
-        let logits = target.forward(&mut [chunk]).unwrap();
-        let row = logits[0].row(0);
-        let best = (0..row.len()).fold(0, |best, id| if row[id] > row[best] { id } else { best }) as u32;
+        let rows = logits_at_all(target, &mut cache, &pending);
+        let best = argmax(&rows[rows.len() - 1]) as u32;
         text.push(best);
         if target.config().eos_token_ids.contains(&best) {
             break;

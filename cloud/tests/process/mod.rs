@@ -1,6 +1,10 @@
 //! The `outrider` command as a process.
 
-use std::process::{Command, Output, Stdio};
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Command, Output, Stdio},
+};
 
 use outrider_testing::process::Server;
 
@@ -28,6 +32,13 @@ pub fn complaint(arguments: &[&str]) -> String {
     let line = String::from_utf8(output.stderr).unwrap();
     assert_eq!(line.trim_end().lines().count(), 1, "{line}");
     line
+}
+
+/// A file for this test.
+pub fn scratch(name: &str, bytes: &[u8]) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::write(&path, bytes).unwrap();
+    path
 }
 
 /// Starts `outrider serve` on a free port.

@@ -5,50 +5,41 @@ use outrider_testing::logits::{assert_same_bits, logits_at_all};
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
-use crate::fixture::{self, TARGET, gguf, tokens};
+use crate::{
+    fixture::{self, TARGET, gguf, tokens},
+    grouping::Reader,
+};
 
 /// Every kind of weight, the pair, and rows wide enough for every kernel.
 fn models() -> impl Iterator<Item = Model> {
     fixture::models().into_iter().chain([gguf(TARGET)])
 }
 
-#[test]
-fn prefill_equals_token_by_token() {
+/// Calls `check` with each model.
+fn each(check: impl Fn(Reader<'_>)) {
     for model in models() {
-        let tokens = tokens(47, 1);
-        let whole = logits_at_all(&model, &mut model.new_cache(), &tokens);
-        for step in [1, 2, 3, 9, 32, 40] {
-            let mut cache = model.new_cache();
-            let mut rows = Vec::new();
-            for piece in tokens.chunks(step) {
-                rows.extend(logits_at_all(&model, &mut cache, piece));
-            }
-            assert_eq!(cache.len(), tokens.len());
-            assert_same_bits(&rows, &whole);
-        }
+        let forward = |cache: &mut KvCache, tokens: &[u32], positions: &[usize]| -> Vec<Vec<f32>> {
+            let logits = model.forward(&mut [Chunk { cache, tokens, positions }]).unwrap();
+            assert_eq!((logits[0].len(), logits[0].is_empty()), (positions.len(), positions.is_empty()));
+            logits[0].iter().map(<[f32]>::to_vec).collect()
+        };
+        check(Reader { fresh: &|| model.new_cache(), forward: &forward });
     }
 }
 
 #[test]
+fn prefill_equals_token_by_token() {
+    each(|reader| reader.assert_pieces_equal_the_whole(&tokens(47, 1)));
+}
+
+#[test]
+fn rollback_and_refill_equal_a_fresh_cache() {
+    each(|reader| reader.assert_rollback_leaves_no_trace(&tokens(40, 3), 60, 30));
+}
+
+#[test]
 fn wanted_positions_are_rows_of_the_whole() {
-    for model in models() {
-        let tokens = tokens(20, 2);
-        let whole = logits_at_all(&model, &mut model.new_cache(), &tokens);
-        for wanted in [vec![], vec![19], vec![0], vec![3, 4, 11], vec![0, 19]] {
-            let mut cache = model.new_cache();
-            let chunk = Chunk { cache: &mut cache, tokens: &tokens, positions: &wanted };
-            let logits = model.forward(&mut [chunk]).unwrap();
-            let expected: Vec<Vec<f32>> = wanted.iter().map(|&i| whole[i].clone()).collect();
-            let rows: Vec<Vec<f32>> = logits[0].iter().map(<[f32]>::to_vec).collect();
-            assert_eq!((logits[0].len(), logits[0].is_empty()), (wanted.len(), wanted.is_empty()));
-            assert_same_bits(&rows, &expected);
-            // The keys and values are complete, whatever was wanted.
-            let next = logits_at_all(&model, &mut cache, &[7]);
-            let mut reference = model.new_cache();
-            logits_at_all(&model, &mut reference, &tokens);
-            assert_same_bits(&next, &logits_at_all(&model, &mut reference, &[7]));
-        }
-    }
+    each(|reader| reader.assert_wanted_positions_are_rows_of_the_whole(&tokens(20, 2)));
 }
 
 #[test]
@@ -81,25 +72,6 @@ fn ragged_batch_equals_one_by_one() {
         // And so is what follows.
         for (a, b) in alone.iter_mut().zip(&mut together) {
             assert_same_bits(&logits_at_all(&model, a, &[3, 4]), &logits_at_all(&model, b, &[3, 4]));
-        }
-    }
-}
-
-#[test]
-fn rollback_and_refill_equal_a_fresh_cache() {
-    for model in models() {
-        let tokens = tokens(40, 3);
-        let whole = logits_at_all(&model, &mut model.new_cache(), &tokens);
-        let mut cache = model.new_cache();
-        logits_at_all(&model, &mut cache, &tokens[..20]);
-        for (keep, wrong) in [(20, 9), (20, 17), (7, 1), (0, 30), (25, 3)] {
-            let from = keep.min(cache.len());
-            cache.truncate(keep);
-            assert_eq!(cache.len(), from);
-            logits_at_all(&model, &mut cache, &vec![60; wrong]);
-            cache.truncate(from);
-            let rows = logits_at_all(&model, &mut cache, &tokens[from..]);
-            assert_same_bits(&rows, &whole[from..]);
         }
     }
 }

@@ -15,6 +15,8 @@ use sha2::{Digest, Sha256};
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
+use crate::grouping::Reader;
+
 /// Largest |a − b| / max |b| of a row: sums of f32 in another order, through a few layers.
 const TOLERANCE: f32 = 1e-4;
 
@@ -158,53 +160,34 @@ fn ragged_batch_equals_one_by_one() {
     }
 }
 
-#[test]
-fn rollback_and_refill_equal_a_fresh_cache() {
+/// Calls `check` with each model, and a text of its.
+fn each(check: impl Fn(Reader<'_>, &[u32])) {
     for golden in goldens() {
         let model = checkpoint(&golden);
-        let text = [&golden.tokens[..], &golden.greedy].concat();
         let source = model.encode(&golden.source).unwrap();
-        let whole = logits_at_all(&model, &source, &mut model.new_cache(), &text);
-        for step in [1, 7, 32, 40] {
-            let mut cache = model.new_cache();
-            let rows: Vec<_> =
-                text.chunks(step).flat_map(|piece| logits_at_all(&model, &source, &mut cache, piece)).collect();
-            assert_same_bits(&rows, &whole);
-        }
-        let mut cache = model.new_cache();
-        logits_at_all(&model, &source, &mut cache, &text[..20]);
-        for (keep, wrong) in [(20, 9), (20, 17), (7, 1), (0, 70), (25, 3)] {
-            let from = keep.min(cache.len());
-            cache.truncate(keep);
-            logits_at_all(&model, &source, &mut cache, &vec![40; wrong]);
-            cache.truncate(from);
-            assert_same_bits(&logits_at_all(&model, &source, &mut cache, &text[from..]), &whole[from..]);
-        }
+        let forward = |cache: &mut KvCache, tokens: &[u32], positions: &[usize]| -> Vec<Vec<f32>> {
+            let text = Chunk { cache, tokens, positions };
+            model.forward(&mut [SourceChunk { source: &source, text }]).unwrap()[0]
+                .iter()
+                .map(<[f32]>::to_vec)
+                .collect()
+        };
+        let text = [&golden.tokens[..], &golden.greedy].concat();
+        check(Reader { fresh: &|| model.new_cache(), forward: &forward }, &text);
     }
 }
 
 #[test]
+fn rollback_and_refill_equal_a_fresh_cache() {
+    each(|reader, text| {
+        reader.assert_pieces_equal_the_whole(text);
+        reader.assert_rollback_leaves_no_trace(text, 40, 70);
+    });
+}
+
+#[test]
 fn wanted_positions_are_rows_of_the_whole() {
-    for golden in goldens() {
-        let model = checkpoint(&golden);
-        let source = model.encode(&golden.source).unwrap();
-        let text = &golden.tokens;
-        let whole = logits_at_all(&model, &source, &mut model.new_cache(), text);
-        let following = |cache: &mut KvCache| logits_at_all(&model, &source, cache, &[7]);
-        let mut reference = model.new_cache();
-        logits_at_all(&model, &source, &mut reference, text);
-        let next = following(&mut reference);
-        for wanted in [vec![], vec![43], vec![0], vec![3, 4, 11], vec![0, 43]] {
-            let mut cache = model.new_cache();
-            let chunk = Chunk { cache: &mut cache, tokens: text, positions: &wanted };
-            let logits = model.forward(&mut [SourceChunk { source: &source, text: chunk }]).unwrap();
-            let rows: Vec<Vec<f32>> = logits[0].iter().map(<[f32]>::to_vec).collect();
-            let expected: Vec<Vec<f32>> = wanted.iter().map(|&row| whole[row].clone()).collect();
-            assert_same_bits(&rows, &expected);
-            // The keys and values are complete, whatever was wanted.
-            assert_same_bits(&following(&mut cache), &next);
-        }
-    }
+    each(|reader, text| reader.assert_wanted_positions_are_rows_of_the_whole(&text[..44]));
 }
 
 /// To the last bit: the same on every processor, in every build and with every number of threads. A change of the

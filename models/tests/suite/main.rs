@@ -13,6 +13,7 @@ mod encoder_decoder;
 mod family;
 mod fixture;
 mod golden;
+mod grouping;
 mod heads;
 mod hidden;
 mod limits;

@@ -25,8 +25,9 @@ use axum::{
     routing::{get, post},
 };
 use outrider_codec::frame::SamplingParameters;
-use outrider_models::{Chunk, Model, Tokenizer};
+use outrider_models::{Model, Tokenizer};
 use outrider_speculation::sample::{self, Distribution, End, Randomness};
+use outrider_testing::logits::on_cpu;
 use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
 
@@ -35,11 +36,7 @@ pub use self::served::{Mood, Weights};
 
 /// A real model as weights.
 pub fn of_model(model: Model) -> Weights {
-    Box::new(move |text| {
-        let (mut cache, positions) = (model.new_cache(), (0..text.len()).collect::<Vec<_>>());
-        let chunk = Chunk { cache: &mut cache, tokens: text, positions: &positions };
-        model.forward(&mut [chunk]).unwrap()[0].iter().map(<[f32]>::to_vec).collect()
-    })
+    Box::new(move |text| on_cpu(&model, text, text.len()))
 }
 
 /// A running engine; it ends with the test.
