@@ -32,10 +32,7 @@ use outrider_cloud::{both_ends, pair::PairPaths};
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::{Chunk, ElementType, Model};
 use outrider_speculation::sample::{Distribution, SharedNoise};
-use outrider_testing::{
-    gguf::{Gguf, Tensor},
-    logits::on_cpu,
-};
+use outrider_testing::gguf::{Gguf, Tensor};
 
 use crate::{
     decoder::Decoder,
@@ -282,9 +279,8 @@ fn check(folder: &Path, role: &str, size: &str, element: &str) -> Result<(), Fai
         let mut text = prompt.clone();
         let expected = greedy(&small, &mut text)?;
         // Behind the same text, so that one near-tie does not decide all that follows.
-        let [small, grown] =
-            [&small, &grown].map(|model| on_cpu(model, &text[..text.len() - 1], text.len() - prompt.len()));
-        for (position, ((small, grown), (expected, gap))) in small.iter().zip(&grown).zip(expected).enumerate() {
+        let [small, grown] = [&small, &grown].map(|model| rows(model, &text, prompt.len()));
+        for (position, ((small, grown), (expected, gap))) in small?.iter().zip(&grown?).zip(expected).enumerate() {
             let found = best(grown).0;
             tokens += 1;
             same += usize::from(found == expected);
@@ -325,6 +321,14 @@ fn greedy(model: &Model, text: &mut Vec<u32>) -> Result<Vec<(u32, f32)>, Failure
         chosen.push((id, gap));
     }
     Ok(chosen)
+}
+
+/// A model's logits at each position of a text behind its prompt.
+fn rows(model: &Model, text: &[u32], prompt: usize) -> Result<Vec<Vec<f32>>, Failure> {
+    let mut cache = model.new_cache();
+    let positions: Vec<usize> = (prompt - 1..text.len() - 1).collect();
+    let logits = model.forward(&mut [Chunk { cache: &mut cache, tokens: text, positions: &positions }])?;
+    Ok(logits[0].iter().map(<[f32]>::to_vec).collect())
 }
 
 /// What the shared noise draws from a row at T = 0.7.
