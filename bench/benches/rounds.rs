@@ -150,7 +150,7 @@ fn rows(vocab_size: usize) -> Vec<Vec<f32>> {
     (1..=DRAFT_LENGTH as u64 + 1).map(row).collect()
 }
 
-/// A round of K-SQS and the target's rows for it, a little away from the draft's: there are rejections and bonus tokens.
+/// A round of K-SQS and the target's rows for it, a little away from the draft's: some drafts are rejected.
 fn judged(rule: &str, sampling: SamplingParameters, rows: &[Vec<f32>]) -> (Round, Vec<Vec<f32>>) {
     let info = Rule::all().iter().find(|info| info.name == rule).unwrap();
     let rule = Rule::new(info.name, info.default).unwrap();

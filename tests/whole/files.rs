@@ -59,7 +59,7 @@ fn lines_are_short() {
 }
 
 #[test]
-fn unsafe_code_stands_in_kernels_only() {
+fn exceptions_from_safety_stand_in_kernels_only() {
     for package in metadata().unwrap().workspace_packages() {
         let manifest = fs::read_to_string(&package.manifest_path).unwrap();
         assert!(manifest.contains("[lints]\nworkspace = true\n"), "{} has lints of its own", package.name);

@@ -44,8 +44,8 @@ enum Bench {
     Capacity,
     /// Time per round of the codes, by criterion; minutes
     Codec,
-    /// Decoding in Chromium beside wllama's, candle's and ONNX Runtime Web's, on random weights in the shapes of drafts,
-    /// which take 1.5 GB of disk; an hour, and the first time ten minutes to build the others
+    /// Decoding in Chromium beside wllama's, candle's and ONNX Runtime Web's, on random weights in the shapes of
+    /// drafts, which take 1.5 GB of disk; an hour, and the first time ten minutes to build the others
     Edge,
     /// Guesses for vLLM beside vLLM alone, with the vLLM that OUTRIDER_VLLM names; an hour
     Fleet,

@@ -30,7 +30,7 @@ Environment variables:
 /// One command, fully read.
 #[derive(Debug, PartialEq, Eq, Subcommand)]
 pub enum Request {
-    /// Build the edge in the one form that every browser runs, the page and the server, then serve the demo until Ctrl-C
+    /// Build the edge in the one form that every browser runs, the page and the server, then serve it until Ctrl-C
     Demo(DemoOptions),
     /// Run every test, or the steps that are named
     Test(TestOptions),

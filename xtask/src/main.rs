@@ -4,8 +4,8 @@
 //! Files by noun: [`cli`] reads the command line; [`demo`], [`mod@test`], [`fuzz`], [`mod@bench`], [`pair`] and
 //! [`check`] are the commands; [`wasm`], [`page`] and [`server`] build the three things the commands need. Whatever
 //! these need from elsewhere is found or installed by [`tools`] (crates), [`python`] (PyPI) and [`system`] (Debian).
-//! [`workspace`] and [`process`] are below all of them. Every failure ends in one sentence on stderr and exit status 1, a
-//! mistake on the command line with 2.
+//! [`workspace`] and [`process`] are below all of them. Every failure ends in one sentence on stderr and exit status 1,
+//! a mistake on the command line in 2.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks to its user")]
 
 mod bench;
