@@ -23,12 +23,13 @@ pub use self::{
     errors::{ErrorCode, ErrorFrame},
     guesses::Guesses,
     handshake::{Hello, PROTOCOL_VERSION, Resume, Ticket, Welcome},
-    limits::{Limits, MAX_DRAFT_TOKENS, MAX_ERROR_TEXT, MAX_FRAME_BYTES},
+    limits::Limits,
     request::{Prompt, Request, SamplingParameters},
     target::{Distribution, Evidence, TargetDist},
     tokens::{Finish, Tokens},
     verdict::{Next, Verdict},
 };
+pub use crate::wire::{MAX_DRAFT_TOKENS, MAX_ERROR_TEXT, MAX_FRAME_BYTES};
 
 // The first byte of a frame. A Draft has several, in its own file.
 const HELLO: u8 = 0x01;

@@ -24,9 +24,8 @@ use crate::{
     choices,
     distribution::{DraftDist, DraftToken},
     error::{DecodeError, ParameterError},
-    frame::MAX_FRAME_BYTES,
     probabilities::DraftProbability,
-    wire::{ByteReader, put_varint},
+    wire::{ByteReader, MAX_FRAME_BYTES, put_varint},
 };
 
 pub use layout::{Drafts, Keeps, SchemeInfo, Sends};

@@ -5,6 +5,13 @@
 
 use crate::error::DecodeError;
 
+/// The longest frame in bytes. Six dense distributions over 151 936 tokens fit, or a prompt of half a million tokens.
+pub const MAX_FRAME_BYTES: usize = 2 * 1024 * 1024;
+/// The longest text of an [`ErrorFrame`](crate::frame::ErrorFrame) in bytes; longer ones are cut.
+pub const MAX_ERROR_TEXT: usize = 512;
+/// The most tokens of a [`Draft`](crate::frame::Draft), and of a frame of [`Guesses`](crate::frame::Guesses).
+pub const MAX_DRAFT_TOKENS: u8 = 64;
+
 /// Appends `value` as a varint of one to five bytes.
 pub fn put_varint(out: &mut Vec<u8>, mut value: u32) {
     while value >= 0x80 {

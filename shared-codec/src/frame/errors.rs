@@ -1,9 +1,8 @@
 //! Errors as the ends tell them to each other.
 
-use super::limits::MAX_ERROR_TEXT;
 use crate::{
     error::DecodeError,
-    wire::{ByteReader, put_varint},
+    wire::{ByteReader, MAX_ERROR_TEXT, put_varint},
 };
 
 /// An error, and the generation or connection that it ends.

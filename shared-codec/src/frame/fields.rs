@@ -1,9 +1,8 @@
 //! Fields that several frames have.
 
-use super::limits::MAX_DRAFT_TOKENS;
 use crate::{
     error::DecodeError,
-    wire::{ByteReader, put_varint},
+    wire::{ByteReader, MAX_DRAFT_TOKENS, put_varint},
 };
 
 pub(super) fn put_ids(out: &mut Vec<u8>, ids: &[u32]) {

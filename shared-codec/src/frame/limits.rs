@@ -1,16 +1,9 @@
-//! Limits of the protocol, and those that a server sets for its sessions.
+//! Limits that a server sets for its sessions.
 
 use serde::Serialize;
 
 use super::fields::{draft_count, take_window};
 use crate::{error::DecodeError, wire::ByteReader};
-
-/// The longest frame in bytes. Six dense distributions over 151 936 tokens fit, or a prompt of half a million tokens.
-pub const MAX_FRAME_BYTES: usize = 2 * 1024 * 1024;
-/// The longest text of an [`ErrorFrame`](super::ErrorFrame) in bytes; longer ones are cut.
-pub const MAX_ERROR_TEXT: usize = 512;
-/// The most tokens of a [`Draft`](super::Draft), and of a frame of [`Guesses`](super::Guesses).
-pub const MAX_DRAFT_TOKENS: u8 = 64;
 
 const OWN_DRAWS: u8 = 0x01;
 const FEWEST_PASSES: u8 = 0x02;

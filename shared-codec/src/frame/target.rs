@@ -1,12 +1,9 @@
 //! The target's distribution, and the two frames that carry it.
 
-use super::{
-    fields::{is_probability, take_float, take_generation, take_probability},
-    limits::MAX_DRAFT_TOKENS,
-};
+use super::fields::{is_probability, take_float, take_generation, take_probability};
 use crate::{
     error::DecodeError,
-    wire::{ByteReader, put_varint},
+    wire::{ByteReader, MAX_DRAFT_TOKENS, put_varint},
 };
 
 /// Layouts of a [`TargetDist`].
