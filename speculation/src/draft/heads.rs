@@ -122,7 +122,7 @@ impl Head {
     /// everywhere but for what `exp` differs in. NaN if `hidden` has one.
     ///
     /// # Panics
-    /// If `hidden` is not as wide as the head; [`Heads::check_width`] tells beforehand.
+    /// If `hidden` is not as wide as the head; `Heads::check_width` finds that beforehand.
     pub fn score(&self, hidden: &[f32]) -> f64 {
         self.score_of(hidden, &[])
     }

@@ -163,7 +163,7 @@ impl Guessing {
         self.corrected = None;
     }
 
-    /// Whether there is something to draft.
+    /// There is something to draft.
     pub(super) fn is_ahead(&self, text: &Text) -> bool {
         self.draft.is_none() && self.next_draft(text).is_some()
     }
@@ -185,15 +185,11 @@ impl Guessing {
         if let Some(run) = self.candidates.send(text.len(), plan.group, next, policy) {
             return Some(Step::Tell(self.tell(run, patience, now)));
         }
-        // It is to wait for the first guesses, too.
-        if to_come && self.candidates.is_new() && patience > 0 {
+        // It is to wait for the first guesses, too, and must not wait for what will not come.
+        let begins = to_come && self.candidates.is_new() && patience > 0;
+        if begins || !to_come && self.told_patience > 0 && !self.candidates.is_any_sent() {
             let run = self.candidates.nothing(text.len());
-            return Some(Step::Tell(self.tell(run, patience, now)));
-        }
-        // The server must not wait for what will not come.
-        if !to_come && self.told_patience > 0 && !self.candidates.is_any_sent() {
-            let run = self.candidates.nothing(text.len());
-            return Some(Step::Tell(self.tell(run, 0, now)));
+            return Some(Step::Tell(self.tell(run, if begins { patience } else { 0 }, now)));
         }
         let busy = self.busy.take();
         let at = next.filter(|_| self.draft.is_none())?;
@@ -256,8 +252,7 @@ impl Guessing {
         if !ids.is_empty()
             && let Some(since) = self.corrected.take()
         {
-            let after = now.saturating_sub(since);
-            self.controller.observe(Observation::Corrected { after, drafts: ids.len() });
+            self.controller.observe(Observation::Corrected { after: now.saturating_sub(since), drafts: ids.len() });
         }
         let count = ids.len() as u8;
         // Every id is below V.
@@ -275,9 +270,9 @@ impl Guessing {
     ) -> Result<Reaction, EdgeError> {
         let Some(DraftUnderWay { began, at, is_stale }) = self.draft.take() else { return Ok(Reaction::Wait) };
         row.check(books.text.vocab_size())?;
-        let time = now.saturating_sub(began);
-        self.controller.observe(Observation::Drafted { took: time, count: 1 });
-        books.ledger.guessed(time);
+        let took = now.saturating_sub(began);
+        self.controller.observe(Observation::Drafted { took, count: 1 });
+        books.ledger.guessed(took);
         if !is_stale {
             let q = Distribution::new(row.logits, &self.sampling).map_err(DraftError::from)?;
             let position = books.text.len() + self.candidates.path(at).len();
@@ -400,12 +395,9 @@ impl Guessing {
         }
         let pass = Duration::from_micros(100) * tokens.pass;
         let is_first = books.ledger.awaited(received.at).filter(|_| !pass.is_zero());
-        if let Some(after) = is_first {
-            self.controller.observe(Observation::FirstToken { after, pass });
-        }
-        if let Some(answer) = self.frames.hear(tokens.heard, received.at, pass) {
-            self.controller.observe(Observation::Answered(answer));
-        }
+        let first = is_first.map(|after| Observation::FirstToken { after, pass });
+        let answer = self.frames.hear(tokens.heard, received.at, pass).map(Observation::Answered);
+        first.into_iter().chain(answer).for_each(|observation| self.controller.observe(observation));
         if !pass.is_zero() {
             if tokens.own {
                 self.controller.observe(Observation::PassedAlone(pass));
@@ -413,8 +405,7 @@ impl Guessing {
                 // The first reads the prompt; where second candidates are judged as well the line says too little.
                 let is_told = is_first.is_none() && !self.is_branching();
                 let at_hand = is_told.then(|| self.frames.reach.saturating_sub(before));
-                let accepted = tokens.accepted.into();
-                self.controller.observe(Observation::Passed { took: pass, accepted, at_hand });
+                self.controller.observe(Observation::Passed { took: pass, accepted: tokens.accepted.into(), at_hand });
             }
         }
         if !is_right {
