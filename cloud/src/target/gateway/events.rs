@@ -122,9 +122,14 @@ fn events<B: AsRef<[u8]>, E>(
     let bounded = chunks.scan(Length::default(), move |length, chunk| {
         ready(Some(chunk.map_err(Broken::Connection).and_then(|bytes| {
             bytes.as_ref().iter().for_each(|&byte| length.add(byte));
-            let is_too_long = length.event > longest;
-            let text = || format!("an event of it is longer than {longest} bytes");
-            if is_too_long { Err(Broken::Answer(lacks(text()))) } else { Ok(bytes) }
+            let broken = |text| Err(Broken::Answer(lacks(text)));
+            if length.is_no_event {
+                broken("a line of it is no server-sent event".to_owned())
+            } else if length.event > longest {
+                broken(format!("an event of it is longer than {longest} bytes"))
+            } else {
+                Ok(bytes)
+            }
         })))
     });
     bounded.eventsource().filter_map(|event| {
@@ -143,16 +148,31 @@ fn events<B: AsRef<[u8]>, E>(
 struct Length {
     event: usize,
     line: usize,
+    /// The first bytes of the line.
+    begin: [u8; 6],
+    /// True once a line began as no field and no comment does: the answer is a page, or an object.
+    is_no_event: bool,
 }
+
+/// Beginnings of the lines that an event may have.
+const LINES: [&[u8]; 5] = [b"data:", b":", b"event:", b"id:", b"retry:"];
 
 impl Length {
     fn add(&mut self, byte: u8) {
         self.event += 1;
         match byte {
-            b'\n' if self.line == 0 => *self = Self::default(),
+            b'\n' if self.line == 0 => self.event = 0,
             b'\n' => self.line = 0,
             b'\r' => {}
-            _ => self.line += 1,
+            _ => {
+                if let Some(place) = self.begin.get_mut(self.line) {
+                    *place = byte;
+                    let begin = &self.begin[..=self.line];
+                    let agrees = |line: &&[u8]| line.iter().zip(begin).all(|(expected, byte)| expected == byte);
+                    self.is_no_event |= !LINES.iter().any(agrees);
+                }
+                self.line += 1;
+            }
         }
     }
 }
@@ -225,6 +245,8 @@ mod tests {
             "data: {\"choices\": [{\"token_ids\": [4294967296]}]}\n\n",
             "data: {\"choices\": [{\"token_ids\": [1]}, {\"token_ids\": [1]}]}\n\n",
             "data: nothing\n\n",
+            "<html>\n",
+            ": alive\n\n[]",
         ] {
             let read = all(&[bad.as_bytes()], 2);
             assert!(matches!(read, Err(Broken::Answer(GatewayError::Answer { .. }))), "{bad}");
@@ -234,8 +256,9 @@ mod tests {
 
     #[test]
     fn an_event_without_an_end_is_given_up() {
-        for endless in ["x", "data: x\n", "x\r\n:\n"] {
+        for endless in ["x", "\ndata: x", "x\r\n:\n:"] {
             let chunks = vec![endless.as_bytes(); MAX_EVENT_BYTES + 1];
+            let chunks = [&[&b":"[..]][..], &chunks[..]].concat();
             assert!(matches!(all(&chunks, 0), Err(Broken::Answer(_))), "{endless:?}");
         }
         let comments = vec![&b": alive\n\n"[..]; MAX_EVENT_BYTES];
