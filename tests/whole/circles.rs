@@ -22,9 +22,6 @@ type Names = Vec<String>;
 /// Gives the text of a file, if there is one.
 type Read<'a> = dyn Fn(&Path) -> Option<String> + 'a;
 
-/// Circles of modules that are still there, as `package: modules`. Entries may only go.
-const KNOWN: [&str; 0] = [];
-
 /// A module, in a file of its own or inside another's.
 #[derive(Default)]
 struct Module {
@@ -303,7 +300,7 @@ fn nothing_imports_what_imports_it() -> Outcome<()> {
         }
     }
     assert!(files.is_empty(), "files that import each other: {files:#?}");
-    assert_eq!(modules.iter().collect::<Vec<_>>(), KNOWN.iter().collect::<Vec<_>>(), "modules that import each other");
+    assert!(modules.is_empty(), "modules that import each other: {modules:#?}");
     Ok(())
 }
 

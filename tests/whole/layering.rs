@@ -1,9 +1,9 @@
 //! The dependency order of the workspace, as cargo reads it from the manifests.
 //!
-//! `codec` ← `control` ← `speculation` ← {`edge`, `cloud`, `papers`};  `models` ← {`edge`, `cloud`, `papers`};  `papers` ← `cloud`,
-//! by a feature;  all three ← `device` ← `cloud`;  {`models`, `speculation`} ← `webgpu` ← `edge`;  `fuzz`
-//! sees the first three, `tests`, `bench` and `xtask` see everything. `testing` sees the libraries before `cloud`, and tests of every
-//! crate see it.
+//! `codec` ← `control` ← `speculation` ← {`edge`, `cloud`, `papers`};  `models` ← {`edge`, `cloud`, `papers`};
+//! `papers` ← `cloud`, by a feature;  all three ← `device` ← `cloud`;  {`models`, `speculation`} ← `webgpu` ← `edge`;
+//! `fuzz` sees the first three, `tests`, `bench` and `xtask` see everything. `testing` sees the libraries before
+//! `cloud`, and tests of every crate see it.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -58,8 +58,8 @@ const EVERY_LIBRARY: &[&str] = &[
 /// The crate of toys and writers, on which every crate may have a dev-dependency.
 const TESTING: &str = "outrider-testing";
 
-/// Other dev-dependencies that point upwards: candle stays out of the workspace's tests, so that the device's tests of whole
-/// sessions are its own.
+/// Other dev-dependencies that point upwards: candle stays out of the workspace's tests, so that the device's tests of
+/// whole sessions are its own.
 const UPWARDS_IN_TESTS: [(&str, &str); 2] =
     [("outrider-device", "outrider-tests"), ("outrider-device", "outrider-cloud")];
 
