@@ -1,4 +1,4 @@
-//! What runs of a model cost, and what they gave, lately: the prices by which sessions share it.
+//! Recent costs and yields of a model's runs: the prices by which sessions share it.
 
 use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -142,7 +142,7 @@ mod tests {
         }
     }
 
-    /// A target that gives two tokens in 40 ms, behind drafts of 10 ms: 40 tokens per second.
+    /// A target that gives two tokens in 40 ms, after drafts of 10 ms: 40 tokens per second.
     #[test]
     fn runs_of_the_draft_model_count_once() {
         let (target, draft) = (Arc::new(EngineRates::default()), EngineRates::default());

@@ -33,10 +33,10 @@ use crate::{
     stop::{self, StopRule, Survival, Threshold, acceptance_bound},
 };
 
-/// How a session drafts.
+/// Settings of a session's rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ControlParameters {
-    /// Which rule ends a round.
+    /// The rule that ends a round.
     pub stop: StopRule,
     /// γ, at least 1, without a drafted bonus token; the rule says what it is for.
     pub draft_length: u32,
@@ -44,11 +44,11 @@ pub struct ControlParameters {
     pub longest: u32,
     /// AS²: leave the text to the target where that is faster.
     pub adaptive_mode: bool,
-    /// What comes behind drafts that are all accepted.
+    /// The token that follows a round whose drafts are all accepted.
     pub bonus: Bonus,
 }
 
-/// The token behind a round of which all drafts are accepted (Narasimhan et al., Algorithm 4).
+/// The token after a round whose drafts are all accepted (Narasimhan et al., Algorithm 4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bonus {
     /// The target's own, drawn from p.
@@ -60,7 +60,7 @@ pub enum Bonus {
     Nothing,
 }
 
-/// What is known of a position before its token is drawn.
+/// Facts about a position that are known before its token is drawn.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Outlook {
     /// max q of the draft model's own distribution, before S(·).
@@ -71,10 +71,10 @@ pub struct Outlook {
     pub stop_score: Option<f64>,
 }
 
-/// What to do with a position.
+/// Decision on the next position of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advice {
-    /// Draft it.
+    /// Draft it, and go on with the round.
     Draft,
     /// Draft it, and no more in this round.
     DraftAndStop,
@@ -82,7 +82,7 @@ pub enum Advice {
     Decline,
 }
 
-/// What is thought of a session; each is `None` until it is known.
+/// Estimates of a session's rates and costs; each is `None` until it is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Estimates {
     /// α: accepted per judged draft.
@@ -107,21 +107,21 @@ pub struct RoundController {
     draft_time: DraftTime,
     round_trips: RoundTrips,
     selection: Selection,
-    /// AdaEDL's.
+    /// AdaEDL's threshold λ.
     threshold: Threshold,
-    /// SpecDec++'s.
+    /// SpecDec++'s running probability that no draft of the round is rejected.
     survival: Survival,
-    /// Whether the next draft is the round's last whatever it is: the drafted bonus token.
+    /// True if the next draft is the round's last in any case: the drafted bonus token.
     closes: bool,
     /// ODLD's γ*; `None` until there are estimates.
     chosen: Option<u32>,
     /// The next round's length under ODLD: γ*, or a trial near it.
     planned: u32,
-    /// What the times of the next round hold besides the round.
+    /// Reading that the times of the next round include besides the round itself.
     reading: Reading,
 }
 
-/// What a model reads in a round that other rounds have not to.
+/// Additional text that a model reads in a round, unlike in other rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reading {
     Nothing,
@@ -132,7 +132,7 @@ enum Reading {
 }
 
 impl Bonus {
-    /// How many drafts of a round stand for the bonus token.
+    /// Number of drafts in a round that stand for the bonus token.
     fn drafts(self) -> u32 {
         u32::from(self == Self::Drafted)
     }
@@ -165,7 +165,8 @@ impl RoundController {
         self.reading = Reading::Prompt;
     }
 
-    /// Whether the round may have a further token after so many; the first always. Asked before its forward pass.
+    /// True if the round may have a further token after `drafted` drafts; the first always. Asked before its forward
+    /// pass.
     pub fn wants(&self, drafted: usize) -> bool {
         drafted < self.most()
     }
@@ -182,20 +183,20 @@ impl RoundController {
         most as usize
     }
 
-    /// Whether [`consider`](Self::consider) looks at the outlook. Working one out takes a walk over the logits; where
-    /// it is not needed, any will do.
+    /// True if [`consider`](Self::consider) looks at the outlook. Computing one takes a pass over the logits; where it
+    /// is not needed, any value will do.
     pub fn needs_outlook(&self) -> bool {
         !matches!(self.parameters.stop, StopRule::Fixed | StopRule::Odld)
     }
 
-    /// Whether [`consider`](Self::consider) goes by the stop head's score and by nothing that can make it decline: then
-    /// it may be asked after the draw, with a head that sees the token, since the draft is sent whatever it says.
+    /// True if [`consider`](Self::consider) goes by the stop head's score alone, so that it never declines. Then it may
+    /// be asked after the draw, with a head that sees the token, since the draft is sent in any case.
     pub fn stops_by_score(&self) -> bool {
         matches!(self.parameters.stop, StopRule::SpecDec { .. })
     }
 
-    /// What to do with the token after so many drafts of the round. Asked once for each, before the draw; after it
-    /// only where it [stops by a score](Self::stops_by_score).
+    /// Decides on the token after `drafted` drafts of the round. Asked once for each, before the draw; after it only
+    /// where it [stops by a score](Self::stops_by_score).
     pub fn consider(&mut self, drafted: usize, outlook: &Outlook) -> Advice {
         let stops = match self.parameters.stop {
             StopRule::Fixed | StopRule::Odld => false,
@@ -266,7 +267,7 @@ impl RoundController {
             self.draft_time.observe(drafted.saturating_add(round.passed), round.drafting);
         }
         self.reading = Reading::Nothing;
-        // Of a drafted bonus token λ is not told: the rule had ended the round before it.
+        // A drafted bonus token does not count for λ: the rule had ended the round before it.
         let beside = drafted.saturating_sub(self.parameters.bonus.drafts() as usize);
         self.threshold.round_done(beside, accepted.min(beside));
         self.selection.round_done();
@@ -276,7 +277,7 @@ impl RoundController {
         self.planned = self.trial().unwrap_or(self.length());
     }
 
-    /// What is thought of the session now.
+    /// Current estimates of the session's rates and costs.
     pub fn estimates(&self) -> Estimates {
         Estimates {
             acceptance_rate: self.acceptance.rate(),
@@ -291,17 +292,17 @@ impl RoundController {
         self.chosen.unwrap_or(self.parameters.draft_length)
     }
 
-    /// L.
+    /// L, the cost of a further draft as a multiple of a round without any.
     fn cost_ratio(&self) -> Option<f64> {
         let fit = self.round_trips.fit()?;
         Some((self.draft_time.per_token()? + fit.per_draft) / fit.fixed)
     }
 
-    /// γ*.
+    /// γ*, the best number of drafts in a round.
     ///
-    /// A round of n drafts without a token from p gives the tokens of one of n − 1 with it, and costs F + n·t =
-    /// (F + t) + (n − 1)·t: the paper's round of n − 1 drafts at L/(1 + L). That has the best of the lengths from 1 on;
-    /// n = 1 is its length 0.
+    /// A round of n drafts without a token from p gives the tokens of one of n − 1 with it, and costs F + n·t = (F + t)
+    /// + (n − 1)·t: the paper's round of n − 1 drafts at L/(1 + L). That has the best of the lengths from 1 on; n = 1
+    /// is its length 0.
     fn optimal_length(&self) -> Option<u32> {
         let (rate, cost) = (self.acceptance.rate()?, self.cost_ratio()?);
         let ControlParameters { longest, bonus, .. } = self.parameters;

@@ -18,7 +18,7 @@ use crate::policy_info::PolicyInfo;
 /// The rule that ends a round. A bit budget is apart from it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum StopRule {
-    /// γ drafts.
+    /// A fixed number of drafts, γ.
     Fixed,
     /// γ* drafts, from estimates as they are; γ until there are any (Zheng & Yang, Algorithm 1).
     Odld,
@@ -31,7 +31,7 @@ pub enum StopRule {
     },
     /// Ends after the draft with which a rejection is likelier than the threshold (SpecDec++, Huang, Guo, Wang 2024).
     SpecDec {
-        /// In [0, 1].
+        /// Probability in [0, 1] that the round has a rejected draft.
         threshold: f64,
     },
     /// Ends before a token of which the draft model is not sure, or with ten drafts: the target writes it (BiLD,
@@ -49,9 +49,9 @@ const LIKELY_REJECTED: f64 = 0.5;
 const FALLBACK: f64 = 0.8;
 
 choices! {
-    /// What ends a round.
+    /// The names of the rules that end a round.
     StopName: PolicyInfo<StopRule> {
-        /// [`StopRule::Fixed`].
+        /// Name of [`StopRule::Fixed`].
         Fixed = PolicyInfo {
             name: "fixed",
             threshold: None,
@@ -62,7 +62,7 @@ choices! {
             options: &["draftLength"],
             of: |_| StopRule::Fixed,
         },
-        /// [`StopRule::Odld`].
+        /// Name of [`StopRule::Odld`].
         Odld = PolicyInfo {
             name: "odld",
             threshold: None,
@@ -98,7 +98,7 @@ choices! {
             options: &[],
             of: |threshold| StopRule::SpecDec { threshold: threshold.unwrap_or(LIKELY_REJECTED) },
         },
-        /// [`StopRule::Bild`].
+        /// Name of [`StopRule::Bild`].
         Bild = PolicyInfo {
             name: "bild",
             threshold: Some(("α", FALLBACK)),
@@ -129,10 +129,10 @@ pub fn acceptance_bound(scale: f64, entropy: f64) -> f64 {
     1.0 - (scale * entropy).max(0.0).sqrt()
 }
 
-/// AdaEDL's λ.
+/// AdaEDL's threshold λ, which follows the acceptance seen.
 #[derive(Debug, Clone)]
 pub(crate) struct Threshold {
-    /// λ, in [0, 1].
+    /// The threshold λ, in [0, 1].
     value: f64,
     /// The running acceptance rate; `None` before the first round.
     rate: Option<f64>,
