@@ -1,4 +1,4 @@
-//! Which tokens the edge commits without asking the cloud.
+//! The choice of tokens that the edge commits without asking the cloud.
 //!
 //! Before a round's first draft the edge may skip verification: tokens are drawn from S(q), which no scheme has cut or
 //! rounded since nothing of it travels, and committed at once. They go with the round that follows, so that one forward
@@ -20,9 +20,9 @@ use crate::control::policy_info::PolicyInfo;
 const ALPHA: f64 = 0.5;
 
 choices! {
-    /// What decides which tokens the edge commits without asking. All but `none` are lossy.
+    /// The names of the gates, which decide which tokens the edge commits without asking. All but `none` are lossy.
     GateName: PolicyInfo<Gate> {
-        /// [`Gate::Never`].
+        /// Name of [`Gate::Never`].
         None = PolicyInfo {
             name: "none",
             threshold: None,
@@ -33,7 +33,7 @@ choices! {
             options: &["maxInFlight"],
             of: |_| Gate::Never,
         },
-        /// [`Gate::Sprinter`].
+        /// Name of [`Gate::Sprinter`].
         Sprinter = PolicyInfo {
             name: "sprinter",
             threshold: Some(("τ", 0.5)),
@@ -83,7 +83,7 @@ choices! {
     }
 }
 
-/// A policy.
+/// A policy that lets tokens skip verification.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub enum Gate {
     /// Every token is verified.
@@ -100,21 +100,21 @@ pub enum Gate {
     /// Token cascade with Chow's rule (Narasimhan et al., Algorithm 2, eq. 2): a token passes while max q ≥ 1 − α;
     /// where it is below, the target writes the token. Nothing is drafted.
     TokenCascade {
-        /// α.
+        /// α of the rule: a token passes while max q ≥ 1 − α.
         alpha: f64,
     },
     /// Sequence cascade with Chow's rule (eq. 1): the edge writes the whole text and keeps it if its confidence, from
     /// its tokens' probabilities under the draft model's own q, before S(·), is at least 1 − α; otherwise the target
-    /// writes it anew.
+    /// writes the text instead.
     SequenceCascade {
-        /// α.
+        /// α of the rule: a text is kept if its confidence is at least 1 − α.
         alpha: f64,
-        /// What is compared with 1 − α.
+        /// The confidence that is compared with 1 − α.
         confidence: Confidence,
     },
 }
 
-/// How sure a draft model is of a text, from the probabilities of its tokens.
+/// A draft model's confidence in a text, from the probabilities of its tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Confidence {
     /// Their geometric mean, which texts of any length can be compared by.
@@ -124,10 +124,10 @@ pub enum Confidence {
     Product,
 }
 
-/// What is to become of a token. It is decided before the token is drawn, but where the gate sees it.
+/// The decision on a token, made before the token is drawn unless the gate sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Doubt {
-    /// It passes.
+    /// It passes without verification.
     None,
     /// It is drafted, and verified.
     Verify,
@@ -136,7 +136,7 @@ pub(crate) enum Doubt {
 }
 
 impl Gate {
-    /// Whether nothing is ever drafted: tokens pass or are the target's.
+    /// True if nothing is ever drafted: tokens pass or are the target's.
     pub fn is_cascade(&self) -> bool {
         matches!(self, Gate::TokenCascade { .. } | Gate::SequenceCascade { .. })
     }
@@ -146,13 +146,13 @@ impl Gate {
         matches!(self, Gate::Sprinter { .. }).then_some(1)
     }
 
-    /// Whether it decides by the token that is drawn, and not by what comes before it alone.
+    /// True if the gate decides by the token that is drawn, and not only by what comes before it.
     pub(crate) fn sees_token(&self, heads: Option<&Heads>) -> bool {
         matches!(self, Gate::Sprinter { .. }) && heads.is_some_and(Heads::gate_sees_token)
     }
 
-    /// What becomes of a token from its hidden state, from what is seen of it where the gate
-    /// [sees it](Self::sees_token), and from `peak`, max q.
+    /// Decides on a token from its hidden state, from its features where the gate [sees it](Self::sees_token), and from
+    /// `peak`, max q.
     pub(crate) fn doubt(
         &self,
         heads: Option<&Heads>,
@@ -172,10 +172,10 @@ impl Gate {
     }
 }
 
-/// What a sequence cascade has written and not yet shown.
+/// Text that a sequence cascade has written and not yet shown.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Held {
-    /// Tokens, as a count.
+    /// The number of its tokens.
     pub tokens: usize,
     log_probability: f64,
 }

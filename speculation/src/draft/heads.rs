@@ -16,12 +16,12 @@
 
 use crate::sample::Distribution;
 
-/// What a head may see of a token x that was drawn from q = S(draft), besides the hidden state.
+/// Features of a token x drawn from q = S(draft) that a head may see besides the hidden state.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TokenFeatures([f32; TokenFeatures::COUNT]);
 
 impl TokenFeatures {
-    /// How many numbers they are.
+    /// Number of features of a token.
     pub const COUNT: usize = 3;
 
     /// ln q(x), H(q) in nats, and max q. `id` is a token that `q` has.
@@ -30,7 +30,7 @@ impl TokenFeatures {
         Self([q.probability(id).ln(), q.entropy(), peak].map(|number| number as f32))
     }
 
-    /// As they are weighed, in the order of [`of`](Self::of).
+    /// The features as they are weighed, in the order of [`of`](Self::of).
     pub fn numbers(&self) -> &[f32] {
         &self.0
     }
@@ -40,19 +40,19 @@ impl TokenFeatures {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeadError {
-    /// No weights.
+    /// The head has no weights.
     #[error("a head needs weights")]
     Empty,
     /// A weight or the bias is NaN or infinite.
     #[error("the head is not finite (first at {index}; the bias comes last)")]
     NotFinite {
-        /// Which number; the bias has the index after the weights', then come those of the token.
+        /// Index of the number. The bias has the index after the weights', then come those of the token.
         index: usize,
     },
     /// The token has other numbers.
     #[error("the head weighs {found} numbers of a token, not {}", TokenFeatures::COUNT)]
     Token {
-        /// How many the head weighs.
+        /// The number of features that the head weighs.
         found: usize,
     },
     /// The head is for hidden states of another width.
@@ -70,7 +70,7 @@ pub enum HeadError {
 pub struct Head {
     /// w; not empty, finite.
     weights: Vec<f32>,
-    /// b; finite.
+    /// The bias b, a finite number.
     bias: f32,
     /// u, finite, as many as [`TokenFeatures`] has; empty if the head does not see the token.
     token: Vec<f32>,
@@ -108,7 +108,7 @@ impl Head {
         }
     }
 
-    /// Whether it has to be told of the token.
+    /// True if the head needs the token's features.
     pub fn sees_token(&self) -> bool {
         !self.token.is_empty()
     }
@@ -142,19 +142,19 @@ impl Head {
 }
 
 impl Heads {
-    /// Whether the gate sees the token.
+    /// True if the gate sees the token.
     pub(crate) fn gate_sees_token(&self) -> bool {
         self.gate.as_ref().is_some_and(Head::sees_token)
     }
 
-    /// Whether the stop head sees the token.
+    /// True if the stop head sees the token.
     pub(crate) fn stop_sees_token(&self) -> bool {
         self.stop.as_ref().is_some_and(Head::sees_token)
     }
 
-    /// Whether the gate lets the token drawn from this hidden state pass without the target: its score is at least
-    /// `threshold`, or τ where that is `None` (SPRINTER, Algorithm 2). `token` is what it sees of it. `false` without a
-    /// gate, for a score that is NaN, and where the gate sees the token and is not shown it.
+    /// True if the gate lets the token drawn from this hidden state pass without the target: its score is at least
+    /// `threshold`, or τ where that is `None` (SPRINTER, Algorithm 2). `token` has the features that the gate may see.
+    /// `false` without a gate, for a score that is NaN, and where the gate sees the token and is not shown it.
     ///
     /// # Panics
     /// As [`Head::score`].
@@ -166,7 +166,7 @@ impl Heads {
         })
     }
 
-    /// Checks that the heads are for hidden states of so many numbers.
+    /// Checks that the heads are for hidden states of `hidden` numbers.
     pub(crate) fn check_width(&self, hidden: usize) -> Result<(), HeadError> {
         match self.gate.iter().chain(&self.stop).map(Head::width).find(|&head| head != hidden) {
             Some(head) => Err(HeadError::Width { head, hidden }),

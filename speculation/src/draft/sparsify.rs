@@ -1,4 +1,4 @@
-//! Which tokens of a distribution are kept (Bhattacharjee et al., §2–3).
+//! Supports of distributions: the tokens that are kept (Bhattacharjee et al., §2–3).
 
 use crate::sample::Distribution;
 
@@ -7,7 +7,7 @@ use crate::sample::Distribution;
 /// Tokens that rounding to integers is sure to leave without a count need not be listed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Support {
-    /// Ascending.
+    /// Token ids in ascending order.
     pub ids: Vec<u32>,
     /// One for each id, above zero.
     pub probabilities: Vec<f64>,
@@ -18,7 +18,7 @@ pub struct Support {
 }
 
 impl Support {
-    /// Of tokens that are all listed.
+    /// A support whose tokens are all listed.
     pub fn new(ids: Vec<u32>, probabilities: Vec<f64>) -> Self {
         Self { mass: probabilities.iter().sum(), size: ids.len() as u32, ids, probabilities }
     }
