@@ -1,4 +1,4 @@
-//! What the drafts of a round would have cost under other schemes: computed beside the real one, never sent.
+//! Costs of a round's drafts under other schemes: computed beside the real one, never sent.
 //!
 //! Most schemes cost the same for every token. Two depend on what is drafted and are run for it: C-SQS with a threshold
 //! of its own, and K-SQS under the adaptive code with a model of its own. Both see the verdicts as the real one does.
@@ -20,11 +20,11 @@ use crate::{
 /// The parameters of the schemes that are compared.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ComparisonParameters {
-    /// K.
+    /// K, the number of tokens kept.
     pub support_size: u32,
-    /// ℓ.
+    /// ℓ, the lattice resolution.
     pub lattice_resolution: u32,
-    /// C-SQS's.
+    /// The parameters of C-SQS's threshold.
     pub threshold: ThresholdParameters,
 }
 
@@ -76,12 +76,12 @@ impl Comparison {
         }
     }
 
-    /// C-SQS's threshold.
+    /// Returns the threshold of C-SQS.
     pub(crate) fn into_threshold(self) -> Conformal {
         self.threshold
     }
 
-    /// Whether the last verdict's bonus token waits for [`bonus`](Self::bonus).
+    /// True while the last verdict's bonus token waits for [`bonus`](Self::bonus).
     pub(crate) fn owes(&self) -> bool {
         self.threshold.owes()
     }

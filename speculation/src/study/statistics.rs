@@ -1,4 +1,4 @@
-//! What a generation cost, as the edge sees it.
+//! Costs of a generation, as the edge sees them.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -100,34 +100,34 @@ pub struct Statistics {
     pub guarantee: Option<Guarantee>,
     /// Tokens committed after the prompt.
     pub tokens: usize,
-    /// Of these, committed by the edge without asking.
+    /// Tokens among these that the edge committed without asking.
     pub passed: usize,
-    /// Of these, written by the target alone in a generation that the edge drafts for.
+    /// Tokens among these that the target wrote alone in a generation that the edge drafts for.
     pub streamed: usize,
     /// Rounds with a verdict.
     pub rounds: usize,
     /// Tokens drafted in those rounds.
     pub drafted: usize,
-    /// Of these, judged: the accepted ones and the first rejected one of each round.
+    /// Drafts among these that were judged: the accepted ones and the first rejected one of each round.
     pub judged: usize,
-    /// Of these, accepted.
+    /// Drafts among these that were accepted.
     pub accepted: usize,
     /// Guesses that a pass judged and found right, ahead of a text that the target writes.
     pub in_time: usize,
-    /// Of these, second candidates for their position.
+    /// Guesses among these that were second candidates for their position.
     pub branched: usize,
     /// Tokens drafted in rounds that were in flight when one before them was rejected: sent, and never judged.
     pub wasted: usize,
     /// Rounds in which a draft was rejected and a token put in its place.
     pub resampled: usize,
-    /// Of these, how often none of the cloud's samples survived and its distribution had to be asked for (DSSD).
+    /// Rounds among these in which no sample of the cloud survived and its distribution had to be asked for (DSSD).
     pub follow_ups: usize,
     /// Bits received for what the edge resampled (DSSD): verdicts of rejections and what followed them.
     pub rejection_downlink_bits: usize,
     /// Mean mass that the supports of the committed tokens dropped, of all generations that the threshold has been
     /// through in this session (C-SQS).
     pub mean_dropped_mass: Option<f64>,
-    /// What Theorem 2 bounds it by (C-SQS); `None` where that is 1 or more and says nothing.
+    /// Theorem 2's bound of this mean (C-SQS); `None` where that is 1 or more and says nothing.
     pub dropped_mass_bound: Option<f64>,
     /// Bits of all frames sent since the generation began, the prompt included.
     pub uplink_bits: usize,
@@ -143,15 +143,15 @@ pub struct Statistics {
     pub first_token: Duration,
     /// From the start to the last committed token.
     pub elapsed: Duration,
-    /// Of this, spent drafting, discarded drafts too.
+    /// The part of this time that was spent drafting, discarded drafts included.
     pub drafting: Duration,
     /// The last round trip.
     pub round_trip: Duration,
-    /// What the controller makes of it all.
+    /// The controller's estimates of the session.
     pub estimates: Estimates,
-    /// What the edge goes by where it drafts ahead.
+    /// Plan and results of drafting ahead; `None` in rounds.
     pub ahead: Option<AheadRecord>,
-    /// What the closed forms predict, if that was asked for.
+    /// Predictions of the closed forms, if they were asked for.
     pub explanation: Option<Explanation>,
 }
 

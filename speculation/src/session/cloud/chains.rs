@@ -1,7 +1,7 @@
 //! The chains of guesses that an edge has begun: where each ends, and where it was wrong.
 //!
 //! A guess that is compared with what was written, in a pass or because it came late, and differs breaks its chain:
-//! what follows in it was guessed behind a wrong token, and is dropped.
+//! what follows in it was guessed after a wrong token, and is dropped.
 
 use outrider_codec::frame::Guesses;
 
@@ -10,7 +10,7 @@ use super::{
     failure::Failure,
 };
 
-/// What an edge may send.
+/// Limits on an edge's guesses.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     /// The most guesses ahead of the text.
@@ -34,7 +34,7 @@ pub(super) struct Chains {
 #[derive(Debug, Clone, Copy)]
 struct Chain {
     number: u32,
-    /// Position behind its last guess.
+    /// Position after its last guess.
     end: usize,
     /// Its last guess, if that is ahead of the text.
     tip: Option<Key>,
@@ -43,7 +43,7 @@ struct Chain {
 }
 
 impl Chains {
-    /// Looks at a frame of guesses behind a text of `written` tokens: begins its chain if it is a new one, which drops
+    /// Looks at a frame of guesses after a text of `written` tokens: begins its chain if it is a new one, which drops
     /// the `ahead` unless it is a branch. Gives whether the frame is of use: not if it comes again, or of a chain that
     /// was dropped.
     pub(super) fn begin(
@@ -59,7 +59,7 @@ impl Chains {
             if position <= end {
                 return Ok(());
             }
-            // Behind what the edge has from us, or behind its own last guess: there is no gap.
+            // Positions after what the edge has from us, or after its own last guess, leave no gap.
             Err(Failure::out_of_order("there is a guess missing before these"))
         };
         if number <= self.last {

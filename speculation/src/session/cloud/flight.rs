@@ -2,7 +2,7 @@
 //!
 //! A [continued](Draft::continued) round does not keep the edge from sending the next. What comes while a round is at
 //! work waits as it came: its codes depend on what the verdicts before it leave. Where a draft of a continued round is
-//! rejected, what waits is discarded, and so is what is still under way; the epoch tells it from what comes after.
+//! rejected, what waits is discarded, and so is what is still under way; the epoch separates it from what comes after.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ pub(super) struct Flight {
     epoch: u32,
     /// The round at work; if there is none, the next.
     round: u32,
-    /// Whether the round at work is continued, if there is one.
+    /// True if the round at work is continued; `None` if no round is at work.
     at_work: Option<bool>,
     /// The rounds that follow, in order: with the one at work no more than the window. All but the last are continued.
     waiting: VecDeque<Draft>,
@@ -38,7 +38,7 @@ impl Flight {
         self.round
     }
 
-    /// Whether a round is at work.
+    /// True while a round is at work.
     pub(super) fn is_busy(&self) -> bool {
         self.at_work.is_some()
     }
