@@ -42,7 +42,7 @@ pub struct RoundRecord {
 pub struct Guarantee {
     /// The acceptance rule.
     pub rule: Rule,
-    /// Whether the text may be distributed otherwise than the target's own: by the rule, or because tokens passed
+    /// True if the text may be distributed otherwise than the target's own: by the rule, or because tokens passed
     /// unverified.
     pub lossy: bool,
 }

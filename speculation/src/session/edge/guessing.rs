@@ -1,8 +1,8 @@
 //! Guesses at a text that the target writes: drafted ahead of it, sent as they come, and compared with what is written.
 //!
-//! Nobody waits for a verdict. The edge drafts what the shared noise makes of its own distribution, as under coupled
-//! drafting, or the likeliest token if the target's draws are its own. Where that pays it drafts the next best
-//! [candidate](super::candidates) beside the best. Where the target wrote otherwise it drops what it guessed behind
+//! Neither end waits for a verdict. The edge drafts what the shared noise makes of its own distribution, as under
+//! coupled drafting, or the likeliest token if the target's draws are its own. Where that pays it drafts the next best
+//! [candidate](super::candidates) beside the best. Where the target wrote otherwise it drops what it guessed after
 //! that, and goes on from there.
 
 use core::time::Duration;
@@ -40,15 +40,15 @@ use crate::{
 /// Guesses that are made together to learn what they take.
 const TRIED: usize = 4;
 
-/// What an edge guesses of one generation.
+/// Guesses of an edge in one generation.
 #[derive(Debug)]
 pub(super) struct Guessing {
     generation: u32,
     /// S(·) of the draft model.
     sampling: SamplingParameters,
-    /// What both ends choose by; `None`: the target's draws are its own.
+    /// Noise that both ends choose by; `None`: the target's draws are its own.
     noise: Option<SharedNoise>,
-    /// How ids are coded.
+    /// The code of token ids.
     scheme: Scheme,
     /// The most guesses that the server lets lie ahead of the text.
     most: usize,
@@ -56,19 +56,19 @@ pub(super) struct Guessing {
     context: usize,
     /// The most branches of them that the server takes.
     branches: usize,
-    /// Whether to guess second candidates; `None`: by what is measured.
+    /// True to guess second candidates; `None`: by what is measured.
     wants_branches: Option<bool>,
     controller: AheadController,
     candidates: Candidates,
-    /// Whether what each guess was drawn from is told.
+    /// True if the distribution that each guess was drawn from is reported.
     tells_evidence: bool,
-    /// The patience that the server was told of last.
+    /// The patience that was sent to the server last.
     told_patience: u32,
     /// Text and guesses that the draft model's cache holds.
     cached: Vec<u32>,
     /// The forward pass under way.
     draft: Option<DraftUnderWay>,
-    /// The last draft, if it was on the line and nobody has waited since.
+    /// The last draft, if it continued the line and no wait has followed it.
     busy: Option<Busy>,
     frames: FramesUnheard,
     /// When words came by which guesses were wrong, until others are sent.
@@ -79,7 +79,7 @@ pub(super) struct Guessing {
 #[derive(Debug)]
 struct Busy {
     since: Duration,
-    /// How many guesses it gave, and how many frames were sent since it began.
+    /// Number of guesses that it gave, and of frames sent since it began.
     drafts: u32,
     frames: u32,
 }
@@ -88,9 +88,9 @@ struct Busy {
 #[derive(Debug)]
 struct DraftUnderWay {
     began: Duration,
-    /// Behind which guess, or behind the text.
+    /// The guess that it comes after; `None`: the text.
     at: Option<Key>,
-    /// Whether the text has gone another way meanwhile.
+    /// True if the text has gone another way meanwhile.
     is_stale: bool,
 }
 
@@ -98,19 +98,19 @@ struct DraftUnderWay {
 #[derive(Debug, Default)]
 struct FramesUnheard {
     sent: VecDeque<Sent>,
-    /// Where the guesses end that the server had, while all of them were right.
+    /// Position at which the guesses end that the server had, while all of them were right.
     reach: usize,
-    /// How many the server had when it spoke last, modulo 256; `None` if that has to be learned anew.
+    /// Number of frames that the server had when it last answered, modulo 256; `None` while that is not known.
     heard: Option<u8>,
     /// When its words came then, and how long the pass had taken that gave them.
     spoke: Option<(Duration, Duration)>,
 }
 
-/// A frame of guesses.
+/// A frame of guesses that was sent.
 #[derive(Debug, Clone, Copy)]
 struct Sent {
     at: Duration,
-    /// The position behind its last guess; 0 once one before was wrong.
+    /// The position after its last guess; 0 once an earlier guess was wrong.
     end: usize,
 }
 
@@ -151,7 +151,7 @@ impl Guessing {
         })
     }
 
-    /// What has been measured, for the next generation.
+    /// Returns what has been measured, for the next generation.
     pub(super) fn into_controller(self) -> AheadController {
         self.controller
     }
@@ -168,12 +168,12 @@ impl Guessing {
         self.draft.is_none() && self.next_draft(text).is_some()
     }
 
-    /// Whether what is drafted next is behind a second candidate.
+    /// True if the next draft comes after a second candidate.
     pub(super) fn has_time(&self, text: &Text) -> bool {
         self.next_draft(text).is_some_and(|at| !self.candidates.is_on_line(at))
     }
 
-    /// What is to be done next, if anything.
+    /// The next step, if there is one.
     pub(super) fn next_step(&mut self, text: &Text, now: Duration) -> Option<Step> {
         let policy = self.policy(text);
         if !self.rests() {
@@ -210,7 +210,8 @@ impl Guessing {
         Some(Step::Forward(forward))
     }
 
-    /// Behind what another draft is of use, if any is: a server with room for it, a text and a draft model that go on.
+    /// The guess, or the text, after which another draft is of use, if any is: a server with room for it, a text and a
+    /// draft model that go on.
     fn next_draft(&self, text: &Text) -> Option<Option<Key>> {
         if self.rests() {
             return None;
@@ -218,7 +219,7 @@ impl Guessing {
         self.candidates.next(self.policy(text), |id| text.is_end(id))
     }
 
-    /// Whether nothing is guessed for now.
+    /// True if nothing is guessed for now.
     fn rests(&self) -> bool {
         self.controller.plan().mode == Mode::Alone
     }
@@ -236,12 +237,12 @@ impl Guessing {
         }
     }
 
-    /// Whether second candidates are guessed.
+    /// True if second candidates are guessed.
     fn is_branching(&self) -> bool {
         self.branches > 0 && self.wants_branches.unwrap_or_else(|| self.controller.plan().branches)
     }
 
-    /// A frame of guesses.
+    /// Makes a frame of guesses.
     fn tell(&mut self, run: Run, patience: u32, now: Duration) -> Vec<u8> {
         let Run { chain, parent, position, ids } = run;
         self.told_patience = patience;
@@ -284,9 +285,9 @@ impl Guessing {
         Ok(Reaction::Wait)
     }
 
-    /// What the guesses of the pass under way are to be chosen by, if that need not be done
-    /// [here](Self::handle_logits). No more of them than are sent together: whoever computes them hears nothing
-    /// meanwhile.
+    /// The choice by which the engine may choose the guesses of the pass under way, if that need not be done
+    /// [here](Self::handle_logits). No more of them than are sent together, because frames that arrive meanwhile are
+    /// not read.
     pub(super) fn choice(&self, text: &Text) -> Option<Choice> {
         let DraftUnderWay { at, is_stale, .. } = *self.draft.as_ref()?;
         if self.tells_evidence {
@@ -297,7 +298,7 @@ impl Guessing {
         Some(Choice { seed, sampling: self.sampling, most })
     }
 
-    /// How many guesses may go on where the line ends until a group is whole; at least 1.
+    /// Number of guesses that may continue the line until a group is whole; at least 1.
     fn missing_of_a_group(&self, text: &Text) -> usize {
         let (policy, length) = (self.policy(text), self.candidates.line_length());
         let plan = self.controller.plan();
@@ -307,7 +308,7 @@ impl Guessing {
         left.min(room).min(policy.most.saturating_sub(self.candidates.len())).max(1)
     }
 
-    /// The draft model has chosen guesses by itself.
+    /// Takes guesses that the draft model's engine has chosen.
     pub(super) fn handle_chosen(
         &mut self,
         chosen: &[Chosen],
@@ -420,8 +421,8 @@ impl Guessing {
 }
 
 impl FramesUnheard {
-    /// The server had so many frames, modulo 256, when it began the pass whose tokens come now, and which took so long.
-    /// Gives what those say of the link that it had not before.
+    /// Takes the number of frames, modulo 256, that the server had when it began the pass whose tokens come now, and
+    /// the time of that pass. Returns what they say of the link, if they say more than was known.
     fn hear(&mut self, heard: u8, now: Duration, pass: Duration) -> Option<Answer> {
         let spoke = self.spoke.replace((now, pass));
         let Some(before) = self.heard.replace(heard) else {
@@ -444,7 +445,7 @@ impl FramesUnheard {
         })
     }
 
-    /// What was sent was behind a wrong guess.
+    /// Marks everything that was sent as guessed after a wrong guess.
     fn forget_guesses(&mut self) {
         self.reach = 0;
         self.sent.iter_mut().for_each(|frame| frame.end = 0);
@@ -478,7 +479,7 @@ mod tests {
         assert_eq!(hear(&[431], 6, 500, 60), answer(0, 9, true), "of no time is no beginning known");
     }
 
-    /// Guesses to 4 and to 6 are at hand once their frames are; behind a wrong one none is, whether it has come or not,
+    /// Guesses to 4 and to 6 are at hand once their frames are; after a wrong one none is, whether it has come or not,
     /// until others come.
     #[test]
     fn guesses_are_at_hand_until_one_is_wrong() {

@@ -1,4 +1,4 @@
-//! What a generation costs: the one place where statistics and records of rounds are made.
+//! Costs of a generation: the one place where statistics and records of rounds are made.
 
 use core::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
     theory::sqs,
 };
 
-/// What a generation writes to: the text, and what it costs.
+/// The places that a generation writes to: its text, and its costs.
 #[derive(Debug)]
 pub(super) struct Books<'a> {
     pub(super) text: &'a mut Text,
@@ -51,23 +51,23 @@ impl Ledger {
         &self.statistics
     }
 
-    /// Frames of so many bits were sent.
+    /// Counts frames of `bits` bits that were sent.
     pub(super) fn sent(&mut self, bits: usize) {
         self.statistics.uplink_bits += bits;
     }
 
-    /// How long ago the generation began, if nothing has been written yet.
+    /// Time since the generation began, if nothing has been written yet.
     pub(super) fn awaited(&self, now: Duration) -> Option<Duration> {
         (self.statistics.tokens == 0).then(|| now.saturating_sub(self.started))
     }
 
-    /// A frame of guesses of so many bits went out.
+    /// Counts a frame of guesses of `bits` bits that was sent.
     pub(super) fn told(&mut self, bits: usize) {
         self.sent(bits);
         self.statistics.draft_frame_bits += bits;
     }
 
-    /// A frame of so many bits came.
+    /// Counts a frame of `bits` bits that came.
     pub(super) fn received(&mut self, bits: usize) {
         self.statistics.downlink_bits += bits;
     }
@@ -78,7 +78,7 @@ impl Ledger {
         self.committed(tokens, now);
     }
 
-    /// A guess was made.
+    /// Counts a guess that was made.
     pub(super) fn guessed(&mut self, drafting: Duration) {
         self.statistics.drafted += 1;
         self.statistics.drafting += drafting;
@@ -92,12 +92,12 @@ impl Ledger {
         self.statistics.branched += usize::from(in_time && right.is_some_and(|which| which > 0));
     }
 
-    /// What the edge goes by.
+    /// Records the plan that the edge drafts ahead by.
     pub(super) fn paced(&mut self, record: AheadRecord) {
         self.statistics.ahead = Some(record);
     }
 
-    /// A pass of the target added so many tokens.
+    /// Counts a pass of the target that added `tokens` tokens.
     pub(super) fn wrote(&mut self, tokens: usize, now: Duration) {
         self.statistics.server_passes += 1;
         self.committed(tokens, now);
@@ -114,7 +114,7 @@ impl Ledger {
         self.statistics.follow_ups += 1;
     }
 
-    /// The edge resampled a token after so many bits had come for it.
+    /// Counts a token that the edge resampled, after `bits` bits had come for it.
     pub(super) fn resampled(&mut self, bits: usize) {
         self.statistics.rejection_downlink_bits += bits;
     }
@@ -125,12 +125,12 @@ impl Ledger {
         self.drafted_for_nothing(round.drafting);
     }
 
-    /// So long a round was drafted that was never sent.
+    /// Counts the drafting time of a round that was never sent.
     pub(super) fn drafted_for_nothing(&mut self, drafting: Duration) {
         self.statistics.drafting += drafting;
     }
 
-    /// What the controller makes of it all.
+    /// Records the controller's estimates.
     pub(super) fn estimated(&mut self, estimates: Estimates) {
         self.statistics.estimates = estimates;
     }
