@@ -54,7 +54,7 @@ pub struct Conditions {
     pub reaction: f64,
     /// Round-trip time of the link between the two ends.
     pub round_trip: f64,
-    /// α: the probability that a guess after right ones is right.
+    /// Probability α that a guess after right ones is right.
     pub acceptance: f64,
     /// Time that judged guesses add to a pass, as a share of a pass that judges none.
     pub rows: RowCosts,
@@ -66,12 +66,12 @@ struct Chain {
     began: f64,
     /// Position of its first guess.
     first: usize,
-    /// Its first guess that is wrong.
+    /// Position of its first wrong guess.
     wrong: usize,
 }
 
 impl Conditions {
-    /// Tokens that are written while the target alone would write one, and passes per token.
+    /// Simulates a plan: tokens that are written while the target alone would write one, and passes per token.
     ///
     /// A text of `length` tokens is simulated; whether a guess is right depends on its position alone, so that plans
     /// are compared on the same text.

@@ -19,9 +19,9 @@ const LATE: u32 = 2;
 #[derive(Debug, Default)]
 pub struct Gathering {
     answered: HashMap<u64, Duration>,
-    /// Those of the last run: of a thousand idle sessions none is looked at.
+    /// Slots of the last run: of a thousand idle sessions none is looked at.
     last: Vec<u64>,
-    /// Those that came back at once the last time.
+    /// Slots that came back at once the last time.
     prompt: HashSet<u64>,
     wait: Duration,
 }

@@ -54,7 +54,7 @@ impl Default for Prices {
 }
 
 impl RowCosts {
-    /// Every row costs the same.
+    /// Costs where every row costs the same.
     #[must_use]
     pub fn each(price: f64) -> Self {
         Self::of(|count| price * count as f64)

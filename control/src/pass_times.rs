@@ -18,7 +18,7 @@ const LINE: f64 = 4.0;
 const MOST: f64 = 32.0;
 const KEPT: f64 = 0.998;
 
-/// Seconds of passes, lately.
+/// Recent times of passes, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PassTimes {
     /// Assumed time that a row adds before it is measured, as a share of a pass of one row.
@@ -30,7 +30,7 @@ pub struct PassTimes {
 }
 
 impl PassTimes {
-    /// Nothing was timed; a row is thought to add that share of a pass of one row.
+    /// No measurements yet; a row is assumed to add the share `assumed` of a pass of one row.
     pub fn new(assumed: f64) -> Self {
         Self { assumed, line: Line::default(), by_size: [Mean::new(0.0, 0.0, MOST); SIZES] }
     }

@@ -38,11 +38,11 @@ use crate::{
 pub struct ControlParameters {
     /// The rule that ends a round.
     pub stop: StopRule,
-    /// γ, at least 1, without a drafted bonus token; the rule says what it is for.
+    /// Draft length γ, at least 1, without a drafted bonus token; the rule says what it is for.
     pub draft_length: u32,
     /// The most drafts of any round, at least 1.
     pub longest: u32,
-    /// AS²: leave the text to the target where that is faster.
+    /// True to leave the text to the target where that is faster (AS²).
     pub adaptive_mode: bool,
     /// The token that follows a round whose drafts are all accepted.
     pub bonus: Bonus,
@@ -56,16 +56,16 @@ pub enum Bonus {
     /// A draft more than γ or the stop rule says: accepted or replaced, it is distributed as the rule's π, and it takes
     /// the row of the target's logits that a token from p would take.
     Drafted,
-    /// None: the next round is in flight.
+    /// No token: the next round is in flight.
     Nothing,
 }
 
 /// Facts about a position that are known before its token is drawn.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Outlook {
-    /// max q of the draft model's own distribution, before S(·).
+    /// Largest probability max q of the draft model's own distribution, before S(·).
     pub peak: f64,
-    /// H(S(q)) in nats: of what drafts are drawn from.
+    /// Entropy H(S(q)) of the distribution that drafts are drawn from, in nats.
     pub entropy: f64,
     /// The probability that the draft is accepted, where a trained head gives it.
     pub stop_score: Option<f64>,
@@ -85,11 +85,11 @@ pub enum Advice {
 /// Estimates of a session's rates and costs; each is `None` until it is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Estimates {
-    /// α: accepted per judged draft.
+    /// Acceptance rate α: accepted per judged draft.
     pub acceptance_rate: Option<f64>,
-    /// L: what a further draft costs, as a multiple of what a round costs without any.
+    /// Cost ratio L: the cost of a further draft, as a multiple of a round's cost without any.
     pub cost_ratio: Option<f64>,
-    /// γ*; under ODLD the length of the next round, but for trials.
+    /// Best draft length γ*; under ODLD the length of the next round, except in trials.
     pub draft_length: Option<u32>,
     /// Tokens per unit of time, as a multiple of the target alone; only under AS².
     pub speedup: Option<f64>,
@@ -139,7 +139,7 @@ impl Bonus {
 }
 
 impl RoundController {
-    /// At the start of a session. Lengths below 1 count as 1, and γ is at most the longest.
+    /// A controller at the start of a session. Lengths below 1 count as 1, and γ is at most the longest.
     pub fn new(parameters: ControlParameters) -> Self {
         let longest = parameters.longest.max(1);
         let draft_length = parameters.draft_length.max(1).saturating_add(parameters.bonus.drafts()).min(longest);
@@ -254,7 +254,8 @@ impl RoundController {
         next
     }
 
-    /// Counts a settled round. What could not be (more judged than drafted, more accepted than judged) is cut to what can.
+    /// Counts a settled round. Impossible numbers (more judged than drafted, more accepted than judged) are cut to
+    /// possible ones.
     fn round_done(&mut self, round: &RoundTimes) {
         let drafted = round.drafted.min(self.parameters.longest as usize);
         let judged = round.judged.min(drafted);

@@ -145,7 +145,7 @@ impl Forward {
 pub struct Choice {
     /// The seed of the noise that both ends [share](sample::SharedNoise); `None`: what is likeliest is chosen.
     pub seed: Option<u64>,
-    /// S(·); the temperature is above 0 if there is a seed, and nothing matters if there is none.
+    /// Parameters of S(·); the temperature is above 0 if there is a seed, and nothing matters if there is none.
     pub sampling: SamplingParameters,
     /// The most guesses that are of use, each after the one before; at least 1.
     pub most: usize,
@@ -157,7 +157,7 @@ pub struct Choice {
 pub struct TopK {
     /// K, the number of logits; at least 1.
     pub k: u32,
-    /// 0: nothing of the others is needed.
+    /// Temperature of the mass of the others; 0 if nothing of them is needed.
     pub temperature: f32,
 }
 

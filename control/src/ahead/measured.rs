@@ -31,7 +31,7 @@ const LEAST_SHARE: f64 = 0.25;
 /// The promise of a mode and its measured speed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ModeScore {
-    /// `None` if it does not promise enough to be followed.
+    /// The schedule to follow; `None` if it does not promise enough.
     pub(super) schedule: Option<Schedule>,
     /// Outcome that its schedule promises; `None` until conditions are measured.
     pub promised: Option<Outcome>,

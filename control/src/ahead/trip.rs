@@ -37,7 +37,7 @@ impl RoundTrip {
         (self.first, self.answers) = (None, Recent::default());
     }
 
-    /// Counts a handshake of a connection. Gives whether the link is another.
+    /// Counts a handshake of a connection. Returns true if the link is another.
     pub(super) fn connected(&mut self, took: Duration) -> bool {
         let trip = took.as_secs_f64();
         let before = self.link.replace(trip);
@@ -58,7 +58,7 @@ impl RoundTrip {
         self.answers.observe(answer);
     }
 
-    /// There are enough answers to show another link.
+    /// True if there are enough answers to show another link.
     pub(super) fn may_say(&self) -> bool {
         self.answers.len() >= ANSWERS
     }

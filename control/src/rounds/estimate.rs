@@ -48,7 +48,7 @@ impl Acceptance {
         self.passed.observe(ACCEPTANCE_MEMORY, passed as f64, 1.0);
     }
 
-    /// α, from 0 to 1; `None` before any draft was judged.
+    /// Acceptance rate α, from 0 to 1; `None` before any draft was judged.
     pub(super) fn rate(&self) -> Option<f64> {
         self.rate.get().map(|rate| rate.min(1.0))
     }
@@ -109,9 +109,9 @@ impl DraftTime {
 /// Cost of a round trip, in seconds: F, and t_n for each draft.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Fit {
-    /// F: propagation, and the target's forward pass; above zero.
+    /// Fixed part F: propagation, and the target's forward pass; above zero.
     pub(super) fixed: f64,
-    /// t_n: a further draft on the link and in that pass; not negative.
+    /// Part per draft t_n: a further draft on the link and in that pass; not negative.
     pub(super) per_draft: f64,
 }
 

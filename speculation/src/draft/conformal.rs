@@ -24,9 +24,10 @@
 /// The parameters of C-SQS that concern the edge alone.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ThresholdParameters {
-    /// α: the mean dropped mass that is aimed at; in [0, 1).
+    /// Target α of the mean dropped mass; in [0, 1).
     pub target: f64,
-    /// η: how far a token moves the threshold; at least 0. At 0 it stays β₁, and nothing bounds what is dropped.
+    /// Step size η, by which a token moves the threshold; at least 0. At 0 it stays β₁, and nothing bounds what is
+    /// dropped.
     pub step: f64,
     /// β₁, the first threshold; in [0, 1].
     pub initial: f64,
@@ -49,7 +50,7 @@ pub(crate) struct Conformal {
     parameters: ThresholdParameters,
     /// β after the drafts of the round so far.
     threshold: f64,
-    /// For every draft of the round: β before it, and the mass it dropped.
+    /// Threshold β before each draft of the round, and the mass that the draft dropped.
     checkpoints: Vec<(f64, f64)>,
     /// The mass that the next token would have dropped, had it been drafted.
     undrafted: Option<f64>,
@@ -60,7 +61,7 @@ pub(crate) struct Conformal {
 }
 
 impl Conformal {
-    /// At the start of a session.
+    /// A threshold at the start of a session.
     pub(crate) fn new(parameters: ThresholdParameters) -> Self {
         Self {
             parameters,
@@ -73,7 +74,7 @@ impl Conformal {
         }
     }
 
-    /// At the start of a generation: what an `earlier` one left, if it had the same parameters.
+    /// A threshold at the start of a generation: as an `earlier` one left it, if that had the same parameters.
     pub(crate) fn after(earlier: Option<&Self>, parameters: ThresholdParameters) -> Self {
         let earlier = earlier.filter(|earlier| earlier.parameters == parameters);
         earlier.cloned().unwrap_or_else(|| Self::new(parameters))

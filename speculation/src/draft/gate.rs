@@ -45,7 +45,7 @@ choices! {
             options: &[],
             of: |threshold| Gate::Sprinter { threshold },
         },
-        /// [`Gate::TokenCascade`].
+        /// Name of [`Gate::TokenCascade`].
         TokenCascade = PolicyInfo {
             name: "token-cascade",
             threshold: Some(("α", ALPHA)),
@@ -57,7 +57,7 @@ choices! {
             options: &[],
             of: |alpha| Gate::TokenCascade { alpha: alpha.unwrap_or(ALPHA) },
         },
-        /// [`Gate::SequenceCascade`].
+        /// Name of [`Gate::SequenceCascade`].
         SequenceCascade = PolicyInfo {
             name: "sequence-cascade",
             threshold: Some(("α", ALPHA)),
@@ -69,7 +69,7 @@ choices! {
             options: &[],
             of: |alpha| Gate::SequenceCascade { alpha: alpha.unwrap_or(ALPHA), confidence: Confidence::Mean },
         },
-        /// [`Gate::SequenceCascade`] by the paper's confidence.
+        /// Name of [`Gate::SequenceCascade`] with the paper's confidence.
         SequenceProduct = PolicyInfo {
             name: "sequence-product",
             threshold: Some(("α", ALPHA)),
@@ -94,7 +94,7 @@ pub enum Gate {
     /// paper's but for the bonus token that follows an accepted draft; a larger γ has more tokens after the one in
     /// doubt verified.
     Sprinter {
-        /// τ: the score from which on a token passes; `None` for the one that the gate was trained for.
+        /// Score τ from which on a token passes; `None` for the one that the gate was trained for.
         threshold: Option<f64>,
     },
     /// Token cascade with Chow's rule (Narasimhan et al., Algorithm 2, eq. 2): a token passes while max q ≥ 1 − α;
@@ -117,10 +117,10 @@ pub enum Gate {
 /// A draft model's confidence in a text, from the probabilities of its tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Confidence {
-    /// Their geometric mean, which texts of any length can be compared by.
+    /// Geometric mean of the probabilities, by which texts of any length can be compared.
     Mean,
-    /// Their product, the text's own probability (eq. 1). It falls with every token, whatever the text is worth: below
-    /// 10⁻¹⁶ only α = 1 keeps a text.
+    /// Product of the probabilities, which is the text's own (eq. 1). 1). It falls with every token, whatever the text
+    /// is worth: below 10⁻¹⁶ only α = 1 keeps a text.
     Product,
 }
 
@@ -141,7 +141,7 @@ impl Gate {
         matches!(self, Gate::TokenCascade { .. } | Gate::SequenceCascade { .. })
     }
 
-    /// γ of the paper that it is from, if that has one: SPRINTER verifies the token in doubt and no other.
+    /// Draft length γ of the gate's paper, if it has one: SPRINTER verifies the token in doubt and no other.
     pub fn draft_length(&self) -> Option<u32> {
         matches!(self, Gate::Sprinter { .. }).then_some(1)
     }

@@ -24,7 +24,7 @@ impl TokenFeatures {
     /// Number of features of a token.
     pub const COUNT: usize = 3;
 
-    /// ln q(x), H(q) in nats, and max q. `id` is a token that `q` has.
+    /// Makes the features of a token `id` that `q` has: ln q(x), H(q) in nats, and max q.
     pub fn of(q: &Distribution<'_>, id: u32) -> Self {
         let peak = q.most_likely(1).first().map_or(0.0, |&id| q.probability(id));
         Self([q.probability(id).ln(), q.entropy(), peak].map(|number| number as f32))
@@ -36,7 +36,7 @@ impl TokenFeatures {
     }
 }
 
-/// Why numbers do not make a head.
+/// Error of numbers that do not make a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeadError {
@@ -68,11 +68,12 @@ pub enum HeadError {
 /// σ(w·h + b), or σ(w·h + b + u·t) with t of a token: a probability.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Head {
-    /// w; not empty, finite.
+    /// The weights w; not empty, finite.
     weights: Vec<f32>,
     /// The bias b, a finite number.
     bias: f32,
-    /// u, finite, as many as [`TokenFeatures`] has; empty if the head does not see the token.
+    /// The weights u of the token's features, finite, as many as [`TokenFeatures`] has; empty if the head does not see
+    /// the token.
     token: Vec<f32>,
 }
 
@@ -83,7 +84,7 @@ pub struct Heads {
     pub gate: Option<Head>,
     /// SpecDec++'s stop head, if there is one.
     pub stop: Option<Head>,
-    /// τ: the gate passes a token at this score and above. The paper takes ½.
+    /// Score τ at which and above which the gate passes a token. The paper takes ½.
     pub threshold: f64,
 }
 
@@ -118,8 +119,8 @@ impl Head {
         self.weights.len()
     }
 
-    /// σ(w·h + b), in [0, 1], with no token. Summed in f64 from the first element on, so that it has the same bits
-    /// everywhere but for what `exp` differs in. NaN if `hidden` has one.
+    /// The score σ(w·h + b), in [0, 1], without a token. Summed in f64 from the first element on, so that it has the
+    /// same bits everywhere but for what `exp` differs in. NaN if `hidden` has one.
     ///
     /// # Panics
     /// If `hidden` is not as wide as the head; `Heads::check_width` finds that beforehand.
@@ -127,8 +128,8 @@ impl Head {
         self.score_of(hidden, &[])
     }
 
-    /// σ(w·h + b + u·t), with t the [`numbers`](TokenFeatures::numbers) of a token; those that are missing count as 0.
-    /// Otherwise as [`score`](Self::score).
+    /// The score σ(w·h + b + u·t), with t the [`numbers`](TokenFeatures::numbers) of a token; those that are missing
+    /// count as 0. Otherwise as [`score`](Self::score).
     ///
     /// # Panics
     /// As [`score`](Self::score).

@@ -31,7 +31,7 @@ pub(crate) fn most_listed(resolution: u32) -> u32 {
     resolution.saturating_mul(2)
 }
 
-/// `mass` is that of the whole support.
+/// Counts of a support that add up to the resolution; `mass` is that of the whole support.
 fn counts(probabilities: &[f64], mass: f64, resolution: u32) -> Vec<u32> {
     let scaled = |i: usize| f64::from(resolution) * probabilities[i] / mass;
     let mut counts: Vec<u32> = (0..probabilities.len()).map(|i| (scaled(i) + 0.5).floor() as u32).collect();

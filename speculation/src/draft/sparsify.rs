@@ -9,7 +9,7 @@ use crate::sample::Distribution;
 pub struct Support {
     /// Token ids in ascending order.
     pub ids: Vec<u32>,
-    /// One for each id, above zero.
+    /// Probability of each id, above zero.
     pub probabilities: Vec<f64>,
     /// The mass of all tokens of the support, listed or not.
     pub mass: f64,
@@ -50,7 +50,7 @@ impl Support {
     }
 }
 
-/// QS: every token with any mass. Listed are the `most` most likely. Ties go to the smaller id.
+/// The support of QS: every token with any mass. Listed are the `most` most likely. Ties go to the smaller id.
 pub(crate) fn all_listing(q: &Distribution<'_>, most: u32) -> Support {
     Support { mass: 1.0, size: q.vocab_size(), ..top_k(q, most) }
 }

@@ -17,14 +17,14 @@ use crate::{
     sample::{Distribution, LogitsError, Randomness},
 };
 
-/// Why no token can be drafted from these logits.
+/// Error of logits from which no token can be drafted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DraftError {
     /// The draft model's logits are unusable.
     #[error("the draft model's output is unusable: {0}")]
     Logits(#[from] LogitsError),
-    /// There is not one logit for each token.
+    /// The number of logits differs from the number of tokens.
     #[error("the draft model gave {found} logits for a vocabulary of {vocab_size}")]
     Length {
         /// Number of logits in the row.
@@ -43,7 +43,7 @@ pub enum DraftError {
     Hidden {
         /// Numbers of the hidden state.
         found: usize,
-        /// Those that the heads want.
+        /// Numbers that the heads want.
         expected: usize,
     },
     /// The quantized distribution is not one; follows from unusable logits only.
@@ -62,7 +62,7 @@ pub struct Proposal {
     pub dropped_mass: f64,
 }
 
-/// q̂ of a scheme from S(q) = `q`. `threshold` is C-SQS's; other schemes have none.
+/// The distribution q̂ of a scheme from S(q) = `q`. `threshold` is C-SQS's; other schemes have none.
 ///
 /// # Errors
 /// If `q` has no mass.

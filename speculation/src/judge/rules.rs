@@ -68,7 +68,7 @@ static TABLE: [RuleInfo; 16] = [
     cascade::ORACLE_DIFF,
 ];
 
-/// Why there is no such rule.
+/// Error of a rule's name, number or parameter.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuleError {
@@ -105,7 +105,7 @@ fn names() -> String {
 /// A rule with its parameter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rule {
-    /// Its row of the table.
+    /// The row of the rule in the table.
     number: u8,
     /// The parameter, in the row's range.
     parameter: f32,
@@ -147,12 +147,12 @@ impl Rule {
         Ok(rule)
     }
 
-    /// Its number on the wire.
+    /// The rule's number on the wire.
     pub fn number(&self) -> u8 {
         self.number
     }
 
-    /// Its parameter; an f32, in which it travels.
+    /// The rule's parameter; an f32, in which it travels.
     pub fn parameter(&self) -> f64 {
         f64::from(self.parameter)
     }
@@ -162,7 +162,7 @@ impl Rule {
         self.info().name
     }
 
-    /// Its row of the table.
+    /// The row of the rule in the table.
     pub fn info(&self) -> &'static RuleInfo {
         &TABLE[usize::from(self.number)]
     }

@@ -96,11 +96,11 @@ pub struct Judged {
     pub target: TargetDist,
 }
 
-/// Why a judgement cannot be one of the round that it was handed in for.
+/// Error of a judgement that cannot be one of the round that it was handed in for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JudgementError {
-    /// More drafts are accepted than there are, or drafts of a branch that is none.
+    /// More drafts are accepted than there are, or drafts of a branch that does not exist.
     #[error("{accepted} of {drafts} drafts were accepted")]
     Accepted {
         /// Drafts that were accepted.
@@ -204,7 +204,7 @@ impl Round {
         Judgement { accepted, next, ..Judgement::default() }
     }
 
-    /// Checks a judgement that somebody hands in for this round.
+    /// Checks a judgement that was handed in for this round.
     ///
     /// # Errors
     /// If no logits could have led to it.

@@ -19,7 +19,7 @@ use crate::{
     sample::Distribution,
 };
 
-/// Why a rule cannot be used with a scheme.
+/// Error of a rule that cannot be used with a scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{rule} needs the draft distribution, which {scheme} does not send; there, only the exact rule can be used")]
 pub struct Incompatible {
@@ -55,7 +55,7 @@ pub struct Transport {
 }
 
 impl Transport {
-    /// Both ends know the rule, the sampling parameters and the scheme, and so whether anything is sent.
+    /// The encoding that both ends derive from the rule, the sampling parameters and the scheme.
     pub fn new(rule: &Rule, sampling: &SamplingParameters, scheme: SchemeParameters) -> Self {
         let need = rule.need();
         let kind = match need {

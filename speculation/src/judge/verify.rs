@@ -129,7 +129,7 @@ fn split(
 }
 
 impl Judged {
-    /// p alone, where the cloud does not have q̂. The edge can work out the rest.
+    /// Evidence with p alone, where the cloud does not have q̂. The edge can work out the rest.
     fn target(p: &Distribution<'_>) -> Self {
         Self { rejection: 0.0, divergence: 0.0, target: dssd::sparse(&p.dense()) }
     }

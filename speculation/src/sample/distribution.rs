@@ -53,11 +53,11 @@ pub struct Distribution<'a> {
 enum Kept {
     /// All tokens of the vocabulary.
     All,
-    /// Those up to a place in the [order].
+    /// The tokens up to a place in the [order].
     First {
         /// The key of the last one.
         last: u64,
-        /// All of them, ascending.
+        /// All tokens kept, ascending.
         ids: Vec<u32>,
     },
 }
@@ -341,7 +341,7 @@ pub(crate) enum Weighed<'a> {
         first: u32,
         /// The largest weight in the piece.
         largest: f64,
-        /// Its weights; 0 beyond the vocabulary.
+        /// The weights of the piece; 0 beyond the vocabulary.
         weights: &'a dyn Fn() -> [f64; PIECE],
     },
     /// A few tokens with their weights, by ascending id.
@@ -352,7 +352,7 @@ pub(crate) enum Weighed<'a> {
 #[derive(Debug, Clone)]
 pub(crate) struct Rest<'a> {
     of: &'a Distribution<'a>,
-    /// Ascending; these have nothing.
+    /// Ids that are left out, ascending.
     ids: &'a [u32],
     /// The weight that each piece has left, and their sum.
     masses: Vec<f64>,

@@ -1,6 +1,6 @@
 //! Error of logits that cannot be sampled from.
 
-/// Why logits cannot be sampled from.
+/// Error of logits that cannot be sampled from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogitsError {

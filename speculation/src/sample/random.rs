@@ -27,7 +27,7 @@ pub struct Randomness {
 }
 
 impl Randomness {
-    /// Equal seeds and ends give equal draws.
+    /// The generator of an end. Equal seeds and ends give equal draws.
     pub fn new(seed: u64, end: End) -> Self {
         let mut stream = ChaCha8Rng::seed_from_u64(seed);
         stream.set_stream(end as u64);

@@ -29,7 +29,7 @@ pub struct SharedNoise {
 }
 
 impl SharedNoise {
-    /// Both ends have the generation's seed.
+    /// The noise of a generation, whose seed both ends have.
     pub fn new(seed: u64) -> Self {
         Self { seed }
     }

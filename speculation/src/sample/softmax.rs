@@ -2,7 +2,8 @@
 
 use super::exponential::moments;
 
-/// With m = max l: Z = Σ e^(l−m) and W = Σ e^(l−m)·(l − m). Logits of −∞ have no part in either.
+/// Sums over a row of logits, with m = max l: Z = Σ e^(l−m) and W = Σ e^(l−m)·(l − m). Logits of −∞ have no part in
+/// either.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Softmax {
     /// m, the largest logit.
@@ -36,7 +37,7 @@ impl Softmax {
         (f64::from(logit) - self.max).exp() / self.partition
     }
 
-    /// Its logarithm; −∞ for a logit of −∞.
+    /// Logarithm of a token's probability; −∞ for a logit of −∞.
     pub(crate) fn log_probability(&self, logit: f32) -> f64 {
         f64::from(logit) - self.max - self.partition.ln()
     }

@@ -41,7 +41,7 @@ pub use target::{OFFER_TAIL, Offer, OwnDrafts, Pass, TargetInfo};
 /// The ticket with which a session can be resumed, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Admission {
-    /// Its name and secret, from the server's source of randomness.
+    /// Name and secret of the session, from the server's source of randomness.
     pub ticket: Ticket,
     /// Time that it is kept without a connection, in seconds; sent to the edge.
     pub detached_seconds: u32,
@@ -167,8 +167,8 @@ impl CloudSession {
         self.greeted && !self.closed && self.last_generation > 0 && self.kept.is_complete()
     }
 
-    /// Goes on over another connection, whose edge has shown the ticket. `false`: this comes late, what this edge says
-    /// of itself does not fit the session, or it is over; nothing has changed.
+    /// Goes on over another connection, whose edge has shown the ticket. Returns `false`, and changes nothing, if the
+    /// request comes late, does not fit the session, or the session is over.
     pub fn resume(&mut self, resume: &Resume) -> bool {
         if !self.is_worth_keeping() || resume.attempt <= self.attempt || resume.generation < self.last_generation {
             return false;
@@ -206,7 +206,7 @@ impl CloudSession {
         Some(CloudOutput::Verify(pass))
     }
 
-    /// Bytes from the edge. Whatever is wrong with them becomes an Error frame; nothing panics.
+    /// Handles bytes from the edge. Whatever is wrong with them becomes an Error frame; nothing panics.
     pub fn handle_frame(&mut self, bytes: &[u8]) {
         self.events.clear();
         if self.closed {

@@ -160,7 +160,7 @@ impl EdgeSession {
         true
     }
 
-    /// Another connection is there.
+    /// Handles another connection, which is open now.
     pub fn reconnected(&mut self) {
         if self.connection.stage() != Stage::Down || self.closed {
             return;
@@ -269,7 +269,7 @@ impl EdgeSession {
         Ok(())
     }
 
-    /// Bytes from the server.
+    /// Handles bytes from the server.
     pub fn handle_frame(&mut self, bytes: &[u8], now: Duration) -> Result<(), EdgeError> {
         if self.closed {
             return Ok(());
@@ -334,7 +334,7 @@ impl EdgeSession {
         Ok(())
     }
 
-    /// Does what follows from a frame or from logits.
+    /// Acts on the reaction to a frame or to logits.
     fn react(&mut self, reaction: Reaction) {
         match reaction {
             Reaction::Wait | Reaction::Stale => {}

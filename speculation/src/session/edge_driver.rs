@@ -23,9 +23,9 @@ mod tests;
 
 pub use self::reconnect::Retry;
 
-/// Both directions of one connection.
+/// A connection in both directions.
 pub trait Socket {
-    /// Sends one binary message. `false`: the connection is gone.
+    /// Sends one binary message. Returns `false` if the connection is gone.
     fn send(&mut self, bytes: Vec<u8>) -> impl Future<Output = bool>;
 
     /// The next message; `None` when the connection is gone. May be dropped and called again.
@@ -69,7 +69,8 @@ pub trait DraftModel {
     /// The reason why a pass fails.
     type Error;
 
-    /// Runs one forward pass, and gives the rows that are wanted: all logits, or what [is enough](Forward::top_k).
+    /// Runs one forward pass, and gives the rows that are wanted: all logits, or as many as [are
+    /// enough](Forward::top_k).
     fn forward(&mut self, forward: &Forward) -> impl Future<Output = Result<Vec<DraftRow<'_>>, Self::Error>>;
 
     /// Runs one forward pass and chooses a guess by its logits as [`Forward::chosen`] says, and so on after its own
@@ -89,7 +90,7 @@ pub struct DraftRow<'d> {
     pub hidden: &'d [f32],
 }
 
-/// Why a driver has failed. `C` is the platform's reason, `M` the draft model's.
+/// Error that ends a driver's work. `C` is the platform's reason, `M` the draft model's.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DriveError<C, M> {
     /// No other connection can be opened.
@@ -152,9 +153,9 @@ pub struct Driver<P: Platform, D> {
     retry: Retry,
     /// Attempts to connect since the last that succeeded.
     failed: u32,
-    /// Why the server ended the last connection, if it said so.
+    /// The reason with which the server ended the last connection, if it gave one.
     interruption: Option<ErrorFrame>,
-    /// When others had a turn last; `None`: a frame waits for one.
+    /// Time at which others last had a turn; `None`: a frame waits for one.
     turned: Option<Duration>,
 }
 
@@ -183,8 +184,8 @@ impl<S: Future<Output = ()>, T> User<'_, S, T> {
 type Failure<P, D> = DriveError<<P as Platform>::Error, <D as DraftModel>::Error>;
 
 impl<P: Platform, D: DraftModel> Driver<P, D> {
-    /// Shakes hands over a first connection. A server that does not know a session that was saved is asked for a new
-    /// one.
+    /// Begins a session with the handshake over a first connection. A server that does not know a session that was
+    /// saved is asked for a new one.
     pub async fn open(session: EdgeSession, platform: P, socket: P::Socket, draft: D) -> Result<Self, Failure<P, D>> {
         let (retry, failed, interruption, turned) = (Retry::NEVER, 0, None, None);
         let mut driver = Self { session, platform, socket, draft, retry, failed, interruption, turned };

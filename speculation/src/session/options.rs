@@ -26,7 +26,7 @@ use crate::{
     study::comparison::ComparisonParameters,
 };
 
-/// Everything that can be said of drafting. Schemes ignore what they do not use; what is not said has its default.
+/// All options of drafting. Schemes ignore what they do not use; what is not said has its default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DraftingOptions {
@@ -40,7 +40,7 @@ pub struct DraftingOptions {
     pub draft_temperature: Option<f32>,
     /// K: tokens kept of each draft distribution (k-sqs, tk-slt).
     pub support_size: u32,
-    /// ℓ: what the integer counts of a draft distribution add up to (qs, k-sqs, c-sqs).
+    /// Lattice resolution ℓ: the sum of the integer counts of a draft distribution (qs, k-sqs, c-sqs).
     pub lattice_resolution: u32,
     /// α: the mean dropped mass that is aimed at (c-sqs).
     pub dropped_mass_target: f64,
@@ -66,7 +66,7 @@ pub struct DraftingOptions {
     pub candidates: u8,
     /// The acceptance rule's name.
     pub rule: String,
-    /// Its parameter; `None` for its default.
+    /// The rule's parameter; `None` for its default.
     pub rule_parameter: Option<f64>,
     /// The gate, which decides on tokens that are committed without asking the cloud.
     #[serde(with = "by_name")]

@@ -50,8 +50,8 @@ struct Trial {
 }
 
 impl Comparison {
-    /// For a vocabulary of V, at the start of a generation, with C-SQS's threshold as an `earlier` one left it. Schemes
-    /// that cannot be used with these parameters are left out.
+    /// Comparison for a vocabulary of V, at the start of a generation, with C-SQS's threshold as an `earlier` one left
+    /// it. Schemes that cannot be used with these parameters are left out.
     pub(crate) fn new(
         with: ComparisonParameters,
         vocab_size: u32,

@@ -29,11 +29,11 @@ pub struct Explanation {
 /// The distributions that a draft was drawn from, kept until it is judged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Drawn {
-    /// S(q): V probabilities.
+    /// Probabilities S(q), V of them.
     pub q: Vec<f64>,
-    /// q̂; `None` under coupled drafting, which draws from S(q) itself.
+    /// The quantized distribution q̂; `None` under coupled drafting, which draws from S(q) itself.
     pub dist: Option<DraftDist>,
-    /// α_n + K_n/4ℓ; 0 where nothing is quantized on a lattice.
+    /// Distortion α_n + K_n/4ℓ; 0 where nothing is quantized on a lattice.
     pub distortion: f64,
     /// True if the cloud has all of q̂, so that it knows the probability of rejection.
     pub is_known: bool,

@@ -37,7 +37,7 @@ pub struct RoundRecord {
     pub other_bits: BTreeMap<&'static str, usize>,
 }
 
-/// Under what a text came about.
+/// Guarantee under which a text was made.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Guarantee {
     /// The acceptance rule.
@@ -96,7 +96,7 @@ pub struct WayRecord {
 /// Totals of a generation; every derived number is finite, zero where there is nothing to divide by.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Statistics {
-    /// Under what the text came about; `None` if the target wrote it alone from the start.
+    /// Guarantee under which the text was made; `None` if the target wrote it alone from the start.
     pub guarantee: Option<Guarantee>,
     /// Tokens committed after the prompt.
     pub tokens: usize,
@@ -139,9 +139,9 @@ pub struct Statistics {
     pub downlink_bits: usize,
     /// Passes of the target that gave a token or a verdict; reading the prompt is not counted.
     pub server_passes: usize,
-    /// From the start to the first committed token.
+    /// Time from the start to the first committed token.
     pub first_token: Duration,
-    /// From the start to the last committed token.
+    /// Time from the start to the last committed token.
     pub elapsed: Duration,
     /// The part of this time that was spent drafting, discarded drafts included.
     pub drafting: Duration,
@@ -249,12 +249,12 @@ pub struct Report {
 }
 
 impl Statistics {
-    /// Accepted per judged draft: the papers' α, which does not depend on how many are drafted a round.
+    /// Accepted per judged draft: the papers' α, which does not depend on the number drafted a round.
     pub fn acceptance_rate(&self) -> f64 {
         ratio(self.accepted as f64, self.judged as f64)
     }
 
-    /// Accepted per drafted token: what of the drafting was of use. Falls as more are drafted a round.
+    /// Accepted per drafted token: the useful share of drafting. Falls as more are drafted a round.
     pub(crate) fn accepted_per_drafted(&self) -> f64 {
         ratio(self.accepted as f64, self.drafted as f64)
     }
@@ -274,12 +274,12 @@ impl Statistics {
         ratio((self.tokens - self.passed - self.streamed) as f64, self.rounds as f64)
     }
 
-    /// Passes of the target per committed token: what the server pays. 1 without speculation.
+    /// Passes of the target per committed token: the server's cost. 1 without speculation.
     pub fn server_passes_per_token(&self) -> f64 {
         ratio(self.server_passes as f64, self.tokens as f64)
     }
 
-    /// Everything, ready to be shown.
+    /// The report of these statistics, ready to be shown.
     pub fn report(&self) -> Report {
         Report {
             rule: self.guarantee.map(|guarantee| guarantee.rule.name()),

@@ -32,7 +32,7 @@ pub struct Interleaving {
 }
 
 impl Interleaving {
-    /// `on_support` has one weight for each id of q̂.
+    /// An interleaving from `on_support`, one weight for each id of q̂, and the multiple of p `elsewhere`.
     pub(super) fn new(on_support: Vec<f64>, elsewhere: f64) -> Self {
         Self { on_support, elsewhere }
     }

@@ -55,7 +55,7 @@ impl core::fmt::Display for Range {
 pub struct RuleInfo {
     /// The name that users write.
     pub name: &'static str,
-    /// Its parameter's symbol in the paper; `None` if it has no parameter, which is then 0.
+    /// The parameter's symbol in the paper; `None` if the rule has no parameter, which is then 0.
     pub symbol: Option<&'static str>,
     /// A parameter to start with. Taken by us, not by the papers: they sweep it.
     pub default: f64,
@@ -75,7 +75,7 @@ pub struct RuleInfo {
     pub(super) judge: fn(&Position<'_>, f64) -> Decision,
 }
 
-/// All that is known at a drafted position.
+/// Everything that is known at a drafted position.
 #[derive(Debug, Clone, Copy)]
 pub struct Position<'a> {
     /// q̂, whose ids are all below V.
@@ -95,7 +95,7 @@ impl Position<'_> {
         probabilities(self.q).zip(self.q.ids().iter().map(|&id| self.p.probability(id)))
     }
 
-    /// max q or H(q), whichever `need` names.
+    /// The number max q or H(q), whichever `need` names.
     pub(super) fn scalar(&self, need: Need) -> f64 {
         let known = match self.statistic {
             Statistic::Nothing => &need.of_dist(self.q),

@@ -36,7 +36,7 @@ struct Sums {
     /// Σ p·ln ρ below the cut, in nats.
     divergence_below: f64,
     q_above: f64,
-    /// With p's mass outside of q̂'s support.
+    /// Sum of p above the cut, with p's mass outside of q̂'s support.
     p_above: f64,
 }
 

@@ -22,10 +22,10 @@ pub(super) struct Limits {
 /// Broken chains that are remembered besides: a branch of one may be under way that leaves it before it was wrong.
 const REMEMBERED: usize = 32;
 
-/// Those that are alive, and the last of those that are not.
+/// The living chains of guesses, and the last of those that are broken.
 #[derive(Debug, Default)]
 pub(super) struct Chains {
-    /// By ascending numbers.
+    /// Chains by ascending numbers.
     known: Vec<Chain>,
     /// Number of the last one; 0 before the first.
     last: u32,
@@ -44,8 +44,8 @@ struct Chain {
 
 impl Chains {
     /// Looks at a frame of guesses after a text of `written` tokens: begins its chain if it is a new one, which drops
-    /// the `ahead` unless it is a branch. Gives whether the frame is of use: not if it comes again, or of a chain that
-    /// was dropped.
+    /// the `ahead` unless it is a branch. Returns true if the frame is of use: not if it comes again, or is of a chain
+    /// that was dropped.
     pub(super) fn begin(
         &mut self,
         guesses: &Guesses,
@@ -105,7 +105,7 @@ impl Chains {
         Ok(true)
     }
 
-    /// Guesses have come that are next in a chain. Gives how many are at tokens that were written already.
+    /// Adds guesses that are next in a chain. Returns the number of those at tokens that were written already.
     pub(super) fn extend(&mut self, number: u32, ids: &[u32], written: &[u32], ahead: &mut Tree<()>) -> usize {
         let Some(chain) = self.known.iter_mut().find(|chain| chain.number == number) else { return 0 };
         let mut late = 0;

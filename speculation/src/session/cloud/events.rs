@@ -59,6 +59,6 @@ pub(super) struct Progress {
     pub(super) frames: Vec<Frame>,
     /// The event to count, if any.
     pub(super) event: Option<CloudEvent>,
-    /// Why the generation is over, if it is.
+    /// The reason why the generation is over, if it is.
     pub(super) finish: Option<Finish>,
 }

@@ -28,7 +28,7 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    /// Before the first round.
+    /// The state before the first round.
     pub(super) fn new(window: u8) -> Self {
         Self { window: window.into(), epoch: 0, round: 0, at_work: None, waiting: VecDeque::new(), unbroken_since: 0 }
     }

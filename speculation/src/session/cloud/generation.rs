@@ -36,7 +36,7 @@ pub(super) struct Generation {
     sampling: SamplingParameters,
     seed: u64,
     committed: Vec<u32>,
-    /// `committed` may grow to this length.
+    /// Length that `committed` may grow to.
     length_limit: usize,
     /// Number of tokens of `committed` that the cache holds.
     cached: usize,
@@ -351,7 +351,7 @@ impl Generation {
         self.cached = length;
     }
 
-    /// Goes on from the judgement of a round, which has been [checked](Round::check). The pass took so `long`.
+    /// Goes on from the judgement of a round, which has been [checked](Round::check). The pass took the time `long`.
     pub(super) fn advance(
         &mut self,
         round: &Round,
@@ -490,7 +490,7 @@ impl Verification {
     }
 }
 
-/// Rounding leaves what is computed as a probability a little outside of [0, 1].
+/// Cuts a computed probability to [0, 1], which rounding may leave a little.
 fn probability(value: f64) -> f32 {
     value.clamp(0.0, 1.0) as f32
 }

@@ -61,11 +61,11 @@ pub(super) struct GuessQueue {
 /// State of the hold of the next pass for a guess.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hold {
-    /// It has not been yet.
+    /// It has not been held yet.
     Due,
     /// It is being held now.
     On,
-    /// It was, for as long as the edge wants.
+    /// It was held, for as long as the edge wants.
     Over,
 }
 
@@ -106,8 +106,8 @@ impl GuessQueue {
         })
     }
 
-    /// Takes a frame of guesses at a text of which `written` is known, prompt included. What comes again, or of a chain
-    /// that was dropped, changes nothing.
+    /// Takes a frame of guesses at a text of which `written` is known, prompt included. A frame that comes again, or is
+    /// of a chain that was dropped, changes nothing.
     pub(super) fn admit(
         &mut self,
         guesses: &Guesses,
@@ -272,7 +272,7 @@ impl GuessQueue {
         !self.ahead.is_empty() || self.own.as_ref().is_some_and(|own| !own.is_empty())
     }
 
-    /// It has waited long enough.
+    /// Ends the hold: the pass has waited long enough.
     pub(super) fn end_hold(&mut self) {
         self.hold = Hold::Over;
     }

@@ -76,7 +76,7 @@ pub(super) struct Run {
 pub(super) struct Compared {
     /// Number of guesses at it.
     pub(super) guesses: usize,
-    /// Candidates for it, as far as they are known.
+    /// Candidates for it that are known.
     pub(super) candidates: usize,
     /// Rank of the right candidate among them, if one was right.
     pub(super) right: Option<usize>,

@@ -13,11 +13,11 @@ use super::{
 /// Data to resume a session from elsewhere: to be kept where only its user can read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SavedSession {
-    /// Its name and secret.
+    /// Name and secret of the session.
     pub ticket: Ticket,
     /// Number of times that it was resumed.
     pub attempts: u32,
-    /// Its last generation.
+    /// The session's last generation.
     pub generation: u32,
 }
 
@@ -46,7 +46,7 @@ struct Unanswered {
 #[derive(Debug)]
 pub(super) struct Connection {
     stage: Stage,
-    /// When the handshake began.
+    /// Time at which the handshake began.
     began: Option<Duration>,
     /// Ticket to resume the session with; `None` if the server has none of it.
     ticket: Option<Ticket>,
@@ -59,7 +59,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Before the first; to a server that has a session with this ticket, if there is one.
+    /// The state before the first connection; to a server that has a session with this ticket, if there is one.
     pub(super) fn new(ticket: Option<Ticket>, attempts: u32) -> Self {
         Self { stage: Stage::Down, began: None, ticket, attempts, unanswered: Vec::new(), outputs: VecDeque::new() }
     }
@@ -127,7 +127,7 @@ impl Connection {
         if self.stage == Stage::Up { self.post(bytes) } else { 0 }
     }
 
-    /// Says goodbye, if there is anyone to say it to. Gives the bits that were sent.
+    /// Says goodbye, if there is a connection. Gives the bits that were sent.
     pub(super) fn say_bye(&mut self) -> usize {
         if self.stage == Stage::Down { 0 } else { self.post(Frame::Bye.encode()) }
     }
@@ -143,7 +143,7 @@ impl Connection {
         self.unanswered.retain(|frame| frame.round.is_some_and(&is_due));
     }
 
-    /// Nothing that was sent before matters any more.
+    /// Forgets all frames: nothing that was sent before matters any more.
     pub(super) fn forget_unanswered(&mut self) {
         self.unanswered.clear();
     }

@@ -45,7 +45,7 @@ pub(super) struct PassedToken {
 /// The place where a token is drafted.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Slot {
-    /// Its position in the text.
+    /// The position in the text.
     pub(super) position: usize,
     /// The most payload bits of the round.
     pub(super) budget: usize,
@@ -56,7 +56,7 @@ pub(super) struct Slot {
 #[derive(Debug, Clone)]
 pub(super) struct Drafter {
     parameters: SchemeParameters,
-    /// S(·) of the draft model.
+    /// Parameters of S(·) for the draft model.
     sampling: SamplingParameters,
     randomness: Randomness,
     /// The noise of coupled drafting.
@@ -82,7 +82,7 @@ pub(super) struct Candidate {
 
 /// The distribution that a draft is drawn from.
 enum Source {
-    /// q itself, by noise that both ends have.
+    /// q itself, from which both ends choose with the same noise.
     Shared,
     /// The scheme's proposal, with q̂.
     Proposed(Proposal),
@@ -91,9 +91,9 @@ enum Source {
 /// A token drawn for the gate to see.
 #[derive(Clone, Copy)]
 struct Pair {
-    /// From q: what passes.
+    /// The token drawn from q, which is committed if it passes.
     own: u32,
-    /// From q̂: what is drafted otherwise.
+    /// The token drawn from q̂, which is drafted otherwise.
     draft: u32,
 }
 

@@ -40,7 +40,7 @@ pub(super) struct Drafting {
     untold: Untold,
     /// Text that a sequence cascade has committed here and not yet reported.
     held: Option<Held>,
-    /// When the last streamed token came.
+    /// Time at which the last streamed token came.
     streamed_at: Option<Duration>,
 }
 
@@ -50,7 +50,7 @@ struct OpenRound {
     number: u32,
     drafter: Drafter,
     phase: Phase,
-    /// When its first forward pass was asked for.
+    /// Time at which its first forward pass was asked for.
     started: Duration,
     /// Time that its drafting took, once it is drafted.
     drafting: Option<Duration>,
@@ -78,7 +78,7 @@ struct Untold {
 }
 
 impl Drafting {
-    /// Before the first round, after the prompt that the drafter has read.
+    /// The state before the first round, after the prompt that the drafter has read.
     pub(super) fn new(generation: u32, drafter: Drafter, planner: Planner, window: u8) -> Self {
         Self {
             generation,

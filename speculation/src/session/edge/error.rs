@@ -1,10 +1,10 @@
-//! Why a session, or the start of a generation, fails.
+//! Errors of a session, and of the start of a generation.
 
 use outrider_codec::error::{DecodeError, ParameterError};
 
 use crate::{draft::DraftError, judge::unscaled::Incompatible};
 
-/// Why a session of the edge has failed.
+/// Error that ends a session of the edge.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EdgeError {
@@ -58,7 +58,7 @@ impl EdgeError {
     }
 }
 
-/// Why a generation cannot start. The session is as it was.
+/// Error of a generation that cannot start. The session is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {

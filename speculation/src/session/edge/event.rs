@@ -44,7 +44,7 @@ pub enum Event {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Committed {
-    /// Ids and where each came from.
+    /// Ids of the tokens, and the origin of each.
     pub tokens: Vec<(u32, Origin)>,
     /// Evidence of each token's distributions, in the same order; empty where that is not asked for.
     pub evidence: Vec<TokenEvidence>,
@@ -83,7 +83,7 @@ impl Origin {
     }
 }
 
-/// Why a generation is over.
+/// The reason why a generation is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndReason {
     /// The cloud ended the generation.

@@ -22,7 +22,7 @@ pub(super) struct SentRound {
     pub(super) continued: bool,
     /// Evidence of its drafts, as far as it has come.
     pub(super) evidence: Vec<Evidence>,
-    /// When the frame was sent, and how long its drafts took.
+    /// Time at which the frame was sent, and the time that its drafts took.
     pub(super) at: Duration,
     pub(super) drafting: Duration,
     pub(super) frame_bits: usize,
@@ -71,16 +71,16 @@ pub(super) struct Flight {
     window: usize,
     /// Number of continued rounds that were not accepted whole.
     epoch: u32,
-    /// Oldest first; all but the last are continued.
+    /// Rounds in flight, oldest first; all but the last are continued.
     rounds: VecDeque<SentRound>,
     /// The follow-up that the oldest round still waits for after its verdict.
     follow_up: Option<FollowUp>,
-    /// When the last verdict came.
+    /// Time at which the last verdict came.
     verdict_at: Duration,
 }
 
 impl Flight {
-    /// Before the first round.
+    /// The state before the first round.
     pub(super) fn new(window: u8) -> Self {
         let (rounds, verdict_at) = (VecDeque::new(), Duration::ZERO);
         Self { window: window.into(), epoch: 0, rounds, follow_up: None, verdict_at }

@@ -1,4 +1,4 @@
-//! One generation on the edge: its text, and who writes it.
+//! One generation on the edge: its text, and the end that writes it.
 
 use core::time::Duration;
 
@@ -46,13 +46,14 @@ enum Writer {
 pub(super) struct Rest {
     /// The text as far as it was reported, its prompt included.
     pub(super) text: Vec<u32>,
-    /// Tokens that may still follow, and why no more.
+    /// Tokens that may still follow, and the reason why no more.
     pub(super) left: usize,
     pub(super) limit: Finish,
 }
 
 impl Generation {
-    /// Begins after a prompt, with the frame that asks for it. What was learned is taken only if nothing fails.
+    /// Begins a generation after a prompt, with the frame that asks for it. What was learned is taken only if nothing
+    /// fails.
     pub(super) fn new(
         number: u32,
         prompt: Vec<u32>,
@@ -214,7 +215,7 @@ impl Generation {
         }
     }
 
-    /// Tokens have come that the target wrote.
+    /// Takes tokens that the target wrote.
     fn handle_tokens(
         &mut self,
         tokens: &Tokens,

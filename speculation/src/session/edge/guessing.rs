@@ -37,14 +37,14 @@ use crate::{
     study::{evidence::TokenEvidence, statistics::AheadRecord},
 };
 
-/// Guesses that are made together to learn what they take.
+/// Number of guesses that are made together to measure their time.
 const TRIED: usize = 4;
 
 /// Guesses of an edge in one generation.
 #[derive(Debug)]
 pub(super) struct Guessing {
     generation: u32,
-    /// S(·) of the draft model.
+    /// Parameters of S(·) for the draft model.
     sampling: SamplingParameters,
     /// Noise that both ends choose by; `None`: the target's draws are its own.
     noise: Option<SharedNoise>,
@@ -71,7 +71,7 @@ pub(super) struct Guessing {
     /// The last draft, if it continued the line and no wait has followed it.
     busy: Option<Busy>,
     frames: FramesUnheard,
-    /// When words came by which guesses were wrong, until others are sent.
+    /// Time at which tokens came that proved guesses wrong, until others are sent.
     corrected: Option<Duration>,
 }
 
@@ -94,7 +94,7 @@ struct DraftUnderWay {
     is_stale: bool,
 }
 
-/// When frames were sent that the server has not yet said to have.
+/// Frames that were sent and that the server has not yet said to have, with their times.
 #[derive(Debug, Default)]
 struct FramesUnheard {
     sent: VecDeque<Sent>,
@@ -102,7 +102,7 @@ struct FramesUnheard {
     reach: usize,
     /// Number of frames that the server had when it last answered, modulo 256; `None` while that is not known.
     heard: Option<u8>,
-    /// When its words came then, and how long the pass had taken that gave them.
+    /// Time at which that answer came, and the time of the pass that gave it.
     spoke: Option<(Duration, Duration)>,
 }
 
@@ -115,7 +115,7 @@ struct Sent {
 }
 
 impl Guessing {
-    /// Before the first guess.
+    /// The state before the first guess.
     pub(super) fn new(
         generation: u32,
         ahead: Ahead,
@@ -163,7 +163,7 @@ impl Guessing {
         self.corrected = None;
     }
 
-    /// There is something to draft.
+    /// True if there is something to draft.
     pub(super) fn is_ahead(&self, text: &Text) -> bool {
         self.draft.is_none() && self.next_draft(text).is_some()
     }
@@ -350,7 +350,7 @@ impl Guessing {
         (first, second.flatten())
     }
 
-    /// Tokens have come, which are committed. Gives where each came from.
+    /// Takes tokens, which are committed. Returns where each came from.
     pub(super) fn handle_tokens(
         &mut self,
         tokens: &Tokens,

@@ -59,7 +59,7 @@ struct Circumstances {
 }
 
 impl Learned {
-    /// At the start of a generation: what an `earlier` one learned, if its circumstances were the same.
+    /// State at the start of a generation: what an `earlier` one learned, if its circumstances were the same.
     pub(super) fn new(
         speculation: &Speculation,
         sampling: SamplingParameters,

@@ -25,12 +25,12 @@ pub(super) struct Books<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     statistics: Statistics,
-    /// When the generation began.
+    /// Time at which the generation began.
     started: Duration,
 }
 
 impl Ledger {
-    /// At the start of a generation.
+    /// A ledger at the start of a generation.
     pub(super) fn new(mode: &Mode, now: Duration) -> Self {
         let statistics = match mode {
             Mode::Auto(_) | Mode::CloudOnly => Statistics::default(),
@@ -72,7 +72,7 @@ impl Ledger {
         self.statistics.downlink_bits += bits;
     }
 
-    /// Tokens were committed without asking.
+    /// Counts tokens that were committed without asking.
     pub(super) fn passed(&mut self, tokens: usize, now: Duration) {
         self.statistics.passed += tokens;
         self.committed(tokens, now);
@@ -84,7 +84,8 @@ impl Ledger {
         self.statistics.drafting += drafting;
     }
 
-    /// Guesses at a token were compared with it: which was right, if one was; `in_time` if a pass judged it.
+    /// Counts the comparison of guesses with a token: `right` is the rank of the right one, if one was; `in_time` if a
+    /// pass judged it.
     pub(super) fn compared(&mut self, right: Option<usize>, in_time: bool) {
         self.statistics.judged += 1;
         self.statistics.accepted += usize::from(right.is_some());
@@ -109,7 +110,7 @@ impl Ledger {
         self.statistics.estimates = estimates;
     }
 
-    /// No sample survived; the target's distribution is asked for.
+    /// Counts a round of which no sample survived, so that the target's distribution is asked for.
     pub(super) fn followed_up(&mut self) {
         self.statistics.follow_ups += 1;
     }

@@ -10,7 +10,7 @@ use crate::{
     study::comparison::Comparison,
 };
 
-/// Those of one generation.
+/// The observers of one generation.
 #[derive(Debug, Clone)]
 pub(super) struct Observers {
     /// The threshold of C-SQS.
@@ -19,7 +19,7 @@ pub(super) struct Observers {
 }
 
 impl Observers {
-    /// At the start of a generation, with what earlier ones left.
+    /// Observers at the start of a generation, with what earlier ones left.
     pub(super) fn new(speculation: &Speculation, vocab_size: u32, prompt: &[u32], earlier: &Thresholds) -> Self {
         let Speculation { scheme, threshold, compare, .. } = *speculation;
         let compared = |with| Comparison::new(with, vocab_size, prompt, earlier.compared.as_ref());
@@ -40,7 +40,7 @@ impl Observers {
         }
     }
 
-    /// β; 0 where the scheme has no threshold.
+    /// The threshold β; 0 where the scheme has no threshold.
     pub(super) fn beta(&self) -> f64 {
         self.threshold.as_ref().map_or(0.0, Conformal::threshold)
     }

@@ -27,7 +27,7 @@ pub(super) struct Outgoing {
 /// Reaction to a frame of the cloud's, or to logits.
 #[derive(Debug)]
 pub(super) enum Reaction {
-    /// This is to be sent: something has to be asked first, or the target is to write.
+    /// A frame is to be sent: something has to be asked first, or the target is to write.
     Send(Outgoing),
     /// Tokens are committed, and the generation may be over; `tell` the cloud if it cannot know that itself.
     Commit { committed: Committed, finish: Option<Finish>, tell: bool },
@@ -37,7 +37,7 @@ pub(super) enum Reaction {
     Stale,
 }
 
-/// When a frame of the cloud's came, and its size.
+/// Time at which a frame of the cloud's came, and its size.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Received {
     pub(super) at: Duration,

@@ -45,9 +45,9 @@ pub(super) struct Ends<'a> {
 pub struct Settings {
     /// The mode of drafting.
     pub mode: Mode,
-    /// S(·), for both ends, but for a temperature that the draft model has of its own.
+    /// Parameters of S(·) for both ends, except for a temperature that the draft model has of its own.
     pub sampling: SamplingParameters,
-    /// Seeds both ends' choices, each its own.
+    /// Seed of the random choices of both ends.
     pub seed: u64,
     /// The most tokens to commit, at least 1.
     pub max_new_tokens: u32,
@@ -96,8 +96,8 @@ pub struct Speculation {
     pub rule: Rule,
     /// The gate, which decides on tokens that are not verified at all.
     pub gate: Gate,
-    /// γ: drafts per round, at least 1. Fewer where context, length or the server's limit leave less room; one more in
-    /// the bonus token's place, under rules that do not draw that from p and with one round in flight.
+    /// Draft length γ: drafts per round, at least 1. Fewer where context, length or the server's limit leave less room;
+    /// one more in the bonus token's place, under rules that do not draw that from p and with one round in flight.
     pub draft_length: u32,
     /// The most rounds that await their verdict at a time, at least 1; no more than the server allows. With more than
     /// one the edge drafts on as if they were all accepted, and no bonus token follows them: of a seed the text is
@@ -107,14 +107,15 @@ pub struct Speculation {
     pub stop: StopRule,
     /// True if the target writes alone where that is faster (AS²).
     pub adaptive_mode: bool,
-    /// B: the most payload bits a round may cost; `None` for no budget but the frame's. A token that could exceed it is
-    /// not drafted (Bhattacharjee et al., §4).
+    /// Bit budget B: the most payload bits of a round; `None` for no budget but the frame's. A token that could exceed
+    /// it is not drafted (Bhattacharjee et al., §4).
     pub bit_budget: Option<u32>,
     /// The goal of drafting [ahead](Mode::Ahead), where [`Mode::Auto`] is that.
     pub goal: Goal,
     /// Works out what the drafts would have cost under other schemes, too.
     pub compare: Option<ComparisonParameters>,
-    /// Has the cloud say what it judged by. That is the target's distribution for each draft, far more than all else.
+    /// Asks the cloud for the distributions that it judged by. That is the target's distribution for each draft, far
+    /// more than all else.
     pub explain: bool,
 }
 
@@ -144,7 +145,7 @@ impl Speculation {
         Self { bit_budget: Some(bits), ..self }
     }
 
-    /// Under what its texts come about.
+    /// The guarantee under which the texts are made.
     pub fn guarantee(&self) -> Guarantee {
         Guarantee { rule: self.rule, lossy: self.rule.info().lossy || self.gate != Gate::Never }
     }
@@ -162,7 +163,7 @@ impl Speculation {
 }
 
 impl Settings {
-    /// S(·) of the draft model: the target's, at the temperature that is asked for.
+    /// Parameters of S(·) for the draft model: the target's, at the temperature that is asked for.
     pub(crate) fn draft_sampling(&self) -> SamplingParameters {
         let temperature = match &self.mode {
             Mode::Speculative(speculation) | Mode::Auto(speculation) => speculation.draft_temperature,

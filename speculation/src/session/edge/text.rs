@@ -44,7 +44,7 @@ impl Text {
         self.length_limit
     }
 
-    /// Why it may not grow longer.
+    /// The reason why it may not grow longer.
     pub(super) fn limit(&self) -> Finish {
         self.limit
     }

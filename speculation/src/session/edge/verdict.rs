@@ -37,7 +37,7 @@ pub(super) struct Settlement {
     pub(super) accepted: usize,
     /// The token that follows them, if any.
     pub(super) token: Option<u32>,
-    /// Why the text is over, if it is.
+    /// The reason why the text is over, if it is.
     pub(super) finish: Option<Finish>,
 }
 

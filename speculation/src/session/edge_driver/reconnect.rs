@@ -21,7 +21,7 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// One connection, and no other after it.
+    /// Settings that never connect again.
     pub const NEVER: Self = Self { attempts: 0, pause: Duration::ZERO, longest: Duration::ZERO };
 
     /// The pause after `failed` attempts. `chance`, from 0 to 255, spreads those that have lost the same server.

@@ -119,7 +119,7 @@ const BASE: NumberInfo = NumberInfo {
     step: 1.0,
 };
 
-/// All of them, in the order of the page.
+/// All options whose value is a number, in the order of the page.
 pub const NUMBERS: &[&NumberInfo] = &[
     &TEMPERATURE,
     &TOP_P,
@@ -195,7 +195,7 @@ pub const MAX_NEW_TOKENS: NumberInfo = NumberInfo {
     group: Group::Sampling,
     ..BASE
 };
-/// T of the draft model.
+/// Temperature T of the draft model.
 pub(crate) const DRAFT_TEMPERATURE: NumberInfo = NumberInfo {
     name: "draftTemperature",
     label: "Draft temperature",
@@ -290,7 +290,7 @@ pub(crate) const PATIENCE: NumberInfo = NumberInfo {
     step: 5.0,
     ..BASE
 };
-/// Guesses that lie ahead of the text.
+/// The most guesses that lie ahead of the text.
 pub(crate) const LEAD: NumberInfo = NumberInfo {
     name: "lead",
     label: "Lead",
@@ -298,7 +298,7 @@ pub(crate) const LEAD: NumberInfo = NumberInfo {
     bounds: Bounds::whole(0, 64),
     ..BASE
 };
-/// Candidates for a position.
+/// Number of candidates that are guessed for a position.
 pub(crate) const CANDIDATES: NumberInfo = NumberInfo {
     name: "candidates",
     label: "Candidates",
