@@ -1,9 +1,9 @@
 //! Guesses ahead of a text that the target writes: their groups, and how long the target waits for them.
 //!
 //! With *patience* 0 neither end waits: guesses that come in time are judged, others are not. With much patience, and
-//! guesses sent in groups of γ, the target waits after each wrong guess for the next group, which is a round. In
-//! between lies what a link of some round trip wants. There is no closed form; so the edge
-//! [simulates](Conditions::outcome) some plans with what it has measured. Those that promise much are
+//! guesses sent in groups of γ, the target waits after each wrong guess for the next group, which is a round. The best
+//! plan for a link of some round trip lies in between. There is no closed form; so the edge
+//! [simulates](Conditions::outcome) some plans with its measurements. Those that promise much are
 //! [tried](AheadController), and the fastest is kept.
 
 mod controller;

@@ -1,10 +1,10 @@
-//! When a round ends, and whether to draft at all.
+//! Control of rounds: their end, and the choice whether to draft at all.
 //!
 //! A round of n drafts takes n·t_d to draft and F + n·t_n for its round trip, and gives 1 + α + … + α^n tokens in the
 //! mean. F is what a round costs however short it is: propagation and the target's forward pass. t_n is a further
 //! draft's part of the link and of that forward pass. With L = (t_d + t_n)/F and F as the unit of time, this is Zheng &
-//! Yang's eq. 7; without propagation L is their b + c. So what [`round_length`](crate::round_length) says of α and
-//! L holds of estimates of them, which are kept as rounds go by:
+//! Yang's eq. 7; without propagation L is their b + c. So what [`round_length`](crate::round_length) says of α and L
+//! holds of estimates of them, which are kept as rounds go by:
 //!
 //! - **ODLD**: the next round drafts γ*(α, L) tokens. Where rounds were all of one length, F and t_n cannot be
 //!   separated; so a round now and then, and more of them while times drift, is a quarter longer or shorter, by one draft
@@ -301,9 +301,9 @@ impl RoundController {
 
     /// γ*, the best number of drafts in a round.
     ///
-    /// A round of n drafts without a token from p gives the tokens of one of n − 1 with it, and costs F + n·t = (F + t)
-    /// + (n − 1)·t: the paper's round of n − 1 drafts at L/(1 + L). That has the best of the lengths from 1 on; n = 1
-    /// is its length 0.
+    /// A round of n drafts without a token from p gives the tokens of one of n − 1 drafts with it. It costs F + n·t,
+    /// which is (F + t) + (n − 1)·t: the paper's round of n − 1 drafts at L/(1 + L). That has the best of the lengths
+    /// from 1 on; n = 1 is its length 0.
     fn optimal_length(&self) -> Option<u32> {
         let (rate, cost) = (self.acceptance.rate()?, self.cost_ratio()?);
         let ControlParameters { longest, bonus, .. } = self.parameters;

@@ -1,4 +1,4 @@
-//! Rules that end a round by what the draft model thinks of the next token.
+//! Rules that end a round by the draft model's outlook on the next token.
 //!
 //! - **AdaEDL** (Agrawal, Jeon, Lee 2024): with H the entropy of what drafts are drawn from, 1 − √(γH) approximates a
 //!   lower bound on the probability that such a draft is accepted. The round ends after the first draft for which it

@@ -1,4 +1,4 @@
-//! **Decisions.** What is drafted, what is accepted, and who says what when; on slices of logits.
+//! **Decisions.** Drafting, acceptance and the messages of a session, on slices of logits.
 //!
 //! Folders follow a token from logits to verdict:
 //!
@@ -12,9 +12,9 @@
 //! | [`theory`] | closed forms that a session chooses by or reports |
 //! | [`study`] | what a generation cost, and what it would have cost otherwise |
 //!
-//! Nothing here sees a tensor, a socket or a clock: logits come as `&[f32]`, time as a [`Duration`] since any
-//! fixed moment, randomness from a seed. So both ends run together in one process on a virtual clock, and the
-//! same code runs in the browser and on the server.
+//! Nothing here sees a tensor, a socket or a clock: logits come as `&[f32]`, time as a [`Duration`] since any fixed
+//! moment, randomness from a seed. So both ends run together in one process on a virtual clock, and the same code runs
+//! in the browser and on the server.
 //!
 //! # Both ends in one process
 //!

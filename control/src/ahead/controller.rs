@@ -1,8 +1,8 @@
 //! Choice of a mode by promises of schedules and measured segments of the text.
 //!
-//! Measurements of the ends may miss the point: a browser on the server's own machine takes its processor away, and
-//! no link shows that. A segment of a few tokens says little, too: luck with guesses moves it by a third. So each mode
-//! is scored by measured over promised time per token, with the rates of that time. Its expected outcome is a mean: the
+//! Measurements of the ends may be misleading: a browser on the server's own machine takes its processor away, and no
+//! link shows that. A segment of a few tokens says little, too: luck with guesses moves it by a third. So each mode is
+//! scored by measured over promised time per token, with the rates of that time. Its expected outcome is a mean: the
 //! promise counts as a number of tokens, and measured ones as themselves, which is forgotten while other modes are
 //! followed. The fastest is followed; or, where that is the goal, the one with the fewest passes of those that are no
 //! slower than the target alone.

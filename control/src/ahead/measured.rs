@@ -145,8 +145,8 @@ impl ModeScore {
         self.passes.get()
     }
 
-    /// By how much it may be faster than is thought: the less was measured of it, the more. A few unlucky tokens of a
-    /// mode would else be the last ones.
+    /// Margin by which it may be faster than estimated: the less was measured of it, the larger. A few unlucky tokens
+    /// of a mode would else be the last ones.
     pub(super) fn hope(&self) -> f64 {
         1.0 / (1.0 - HOPE / (PRIOR + self.measured()).sqrt())
     }

@@ -81,9 +81,9 @@ impl RoundTrip {
         is_other
     }
 
-    /// Seconds that the round trip is thought to take: what is awaited shows it, and so does at first what comes late;
-    /// else what it was when it was seen last, within what it can be now. Passes hide a short one from an edge that
-    /// does not wait.
+    /// Estimated round-trip time, in seconds: what is awaited shows it, and so does at first what comes late; else what
+    /// it was when it was seen last, within what it can be now. Passes hide a short one from an edge that does not
+    /// wait.
     pub(super) fn get(&self, pass: f64) -> Option<f64> {
         let Bounds { least, most } = self.bounds(pass)?;
         let is_seen = self.any_awaited() || self.link.is_none() && least > 0.0;

@@ -113,7 +113,8 @@ impl Conformal {
         self.bonus(dropped);
     }
 
-    /// The bonus token's distribution, if one is owed, will not be known: the target has written on alone.
+    /// Drops the update of a bonus token, if one is owed: the target has written on alone, so the token's distribution
+    /// will not be known.
     pub(crate) fn forgive(&mut self) {
         self.owes = false;
     }

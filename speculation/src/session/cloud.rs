@@ -2,9 +2,9 @@
 //!
 //! [`CloudSession`] says in which order to call it.
 //!
-//! What was sent and may not have arrived is kept for that: the frames of a round until a Draft shows that the edge has
-//! them. What comes twice changes nothing, nor does what is discarded: an edge may have several rounds in flight, each
-//! as if all drafts before it were accepted.
+//! Frames that may not have arrived are kept: those of a round until a Draft shows that the edge has them. Frames that
+//! come twice change nothing, nor do those that are discarded: an edge may have several rounds in flight, each as if
+//! all drafts before it were accepted.
 //!
 //! The session owns the committed tokens. The cache holds the first `cached` of them after every verdict, so the prefix
 //! is fed once and a round feeds the last committed token and its drafts. After an accepted branch of guesses the next

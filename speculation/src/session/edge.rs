@@ -2,21 +2,21 @@
 //!
 //! [`EdgeSession`] says in which order to call it.
 //!
-//! A session outlives its connections: what the server has not answered is sent again, and what it sent before is not
-//! taken twice. A server that has forgotten the session is asked for the rest of the text in a new one; nothing of that
-//! needs the driver.
+//! A session outlives its connections: frames that the server has not answered are sent again, and frames that it sends
+//! twice count once. A server that has forgotten the session is asked for the rest of the text in a new one; nothing of
+//! that needs the driver.
 //!
 //! | file | what it is |
 //! |---|---|
 //! | `connection` | the handshake, and the frames that the server has yet to answer |
-//! | `generation` | one generation: its text, and who writes it |
+//! | `generation` | one generation: its text, and the end that writes it |
 //! | `text` | prompt and committed tokens, and where they end |
 //! | `drafting` | rounds one after another: draft, send, take the verdict, roll back |
 //! | `guessing`, `candidates` | guesses ahead of a text that the target writes, and the tree that they form |
 //! | `flight` | the rounds in flight |
-//! | `planner`, `learned` | what is to become of a position: gate, stop rule, budget; and what they have learned |
+//! | `planner`, `learned` | decisions on a position: gate, stop rule, budget; and what they have learned |
 //! | `drafter`, `payload`, `observers` | the drafts of one round: drawn, coded, and followed by C-SQS's threshold |
-//! | `verdict` | what a verdict may say of a round |
+//! | `verdict` | checks of a verdict on a round |
 //! | `ledger` | statistics and records |
 
 use core::time::Duration;
@@ -80,7 +80,7 @@ pub use settings::{Ahead, DraftInfo, Mode, Settings, Speculation};
 ///
 /// With several rounds in flight the draft model has work while verdicts are under way. A driver that hands in arrived
 /// frames before each pass, as [`is_ahead`](Self::is_ahead) says, does not draft on from rejected tokens.
-/// [`driver`](super::driver) does all this over any socket and clock.
+/// [`edge_driver`](super::edge_driver) does all this over any socket and clock.
 #[derive(Debug)]
 pub struct EdgeSession {
     draft: DraftInfo,

@@ -194,7 +194,7 @@ impl DraftingOptions {
         })
     }
 
-    /// The same, with a comparison to what other schemes would cost.
+    /// The settings of the edge for rounds, with a comparison to the costs of other schemes.
     ///
     /// # Errors
     /// Those of [`rule`](Self::rule).

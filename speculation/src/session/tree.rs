@@ -1,4 +1,4 @@
-//! A tree of guesses at the tokens that follow a text: what an edge has guessed, and what of it a server has.
+//! A tree of guesses at the tokens that follow a text: those of an edge, and those of them that a server has.
 //!
 //! The children of a node are guesses at the same token, the likeliest first; a path from the end of the text is a
 //! chain of guesses of which each assumes those before it. When the text goes on, everything that disagrees is dropped,

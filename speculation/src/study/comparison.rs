@@ -86,7 +86,7 @@ impl Comparison {
         self.threshold.owes()
     }
 
-    /// The bonus token's distribution, S(q).
+    /// Counts the bonus token, whose distribution S(q) is `q`.
     ///
     /// # Errors
     /// If `q` has no mass.
@@ -97,7 +97,7 @@ impl Comparison {
         Ok(())
     }
 
-    /// The round ended before a token from `q`.
+    /// Notes that the round ended before a token from `q`.
     ///
     /// # Errors
     /// If `q` has no mass.
@@ -108,7 +108,7 @@ impl Comparison {
         Ok(())
     }
 
-    /// The token `id` was drafted from `q`.
+    /// Counts the token `id`, which was drafted from `q`.
     ///
     /// # Errors
     /// If `q` has no mass.
@@ -126,7 +126,7 @@ impl Comparison {
         Ok(())
     }
 
-    /// The token `id` from `q` was committed without being sent.
+    /// Counts the token `id` from `q`, which was committed without being sent.
     ///
     /// # Errors
     /// If `q` has no mass.

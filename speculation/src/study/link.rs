@@ -1,7 +1,7 @@
-//! A link of given rate and delay: when bytes handed over now arrive.
+//! A link of given rate and delay, which says when bytes handed over now arrive.
 //!
-//! A token bucket that holds no more than the message under way (no bursts: a slow link is slow from its first
-//! byte), then a constant delay. The caller keeps the clock and does the waiting.
+//! A token bucket that holds no more than the message under way (no bursts: a slow link is slow from its first byte),
+//! then a constant delay. The caller keeps the clock and does the waiting.
 
 use core::time::Duration;
 

@@ -434,7 +434,7 @@ fn guesses_that_cost_the_targets_own_drafts_rest_soon() {
     assert!(alone > 80, "{alone} of 96 passes");
 }
 
-/// A target that says that its passes take no time: what is thought of ways stays a number.
+/// A target that says that its passes take no time: the scores of modes stay numbers.
 #[test]
 fn passes_that_take_no_time_are_no_way_out_of_numbers() {
     let (mut pace, mut now) = (AheadController::new(None), Duration::ZERO);

@@ -1,8 +1,9 @@
 //! The rounds in flight at the cloud: which Draft may come, and which waits for its turn.
 //!
-//! A [continued](Draft::continued) round does not keep the edge from sending the next. What comes while a round is at
-//! work waits as it came: its codes depend on what the verdicts before it leave. Where a draft of a continued round is
-//! rejected, what waits is discarded, and so is what is still under way; the epoch separates it from what comes after.
+//! A [continued](Draft::continued) round does not keep the edge from sending the next. Rounds that come while one is at
+//! work wait undecoded: their codes depend on the state that the verdicts before them leave. Where a draft of a
+//! continued round is rejected, the rounds that wait or are still under way are discarded; the epoch separates them
+//! from later ones.
 
 use std::collections::VecDeque;
 

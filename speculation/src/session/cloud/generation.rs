@@ -251,7 +251,7 @@ impl Generation {
         }
     }
 
-    /// The share of guesses that was right, if anybody guesses.
+    /// The share of guesses that was right, if the generation takes guesses.
     pub(super) fn rates(&self) -> Option<CandidateRates> {
         match &self.writer {
             Writer::Target(Some(queue)) => Some(queue.rates()),

@@ -1,8 +1,8 @@
 //! The guesses that lie ahead of a text which the target writes.
 //!
-//! What is written never depends on them: under the shared noise the target's choice at a position does not depend on
-//! the guesses (DESIGN of coupled drafting: Daliri, Musco, Suresh). A guess at hand lets a pass judge it, and go on
-//! after it if it was right.
+//! The text never depends on them: under the shared noise the target's choice at a position does not depend on the
+//! guesses (DESIGN of coupled drafting: Daliri, Musco, Suresh). A guess at hand lets a pass judge it, and go on after
+//! it if it was right.
 //!
 //! Guesses come in [chains](super::chains) that may leave one another, so that they form a tree. A pass judges the most
 //! probable of them that are worth their rows.

@@ -435,8 +435,8 @@ impl FramesUnheard {
         let last = had.next_back().unwrap_or(first);
         self.reach = self.reach.max(first.end).max(last.end);
         let (first, last) = (first.at, last.at);
-        // A pass that began at the server when it had a frame has words that come a trip and itself after the frame was
-        // sent, or later; one that began when it had not yet, sooner. One of no time says nothing of when it began.
+        // Tokens of a pass that began when the server had a frame come one trip and the pass's time after the frame was
+        // sent, or later; those of a pass that began before come sooner. One of no time says nothing of when it began.
         let least = spoke.filter(|(_, pass)| !pass.is_zero()).map(|(at, pass)| at.saturating_sub(pass + first));
         Some(Answer {
             least: least.unwrap_or_default(),

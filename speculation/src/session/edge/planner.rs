@@ -1,9 +1,9 @@
 //! Decisions on each position before its token is drawn: by the gate, the stop rule, the budget and the text's end.
 //!
-//! It is decided before the draw and whatever that gives, but for a gate that sees the token. Otherwise short codes,
-//! that is likely tokens, would be drafted more often than q̂ says. A stop head that sees the token is asked after the
-//! draw, of a draft that is sent whatever it says: the round's length is a stopping time of its drafts, and each of
-//! them is distributed as q̂.
+//! Decisions are made before the draw and do not depend on it, except for a gate that sees the token. Otherwise short
+//! codes, that is likely tokens, would be drafted more often than q̂ says. A stop head that sees the token is asked
+//! after the draw, of a draft that is sent whatever it says: the round's length is a stopping time of its drafts, and
+//! each of them is distributed as q̂.
 
 use std::sync::Arc;
 

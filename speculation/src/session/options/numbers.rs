@@ -30,7 +30,8 @@ impl Bounds {
         Self { below_max: true, ..self }
     }
 
-    /// Why a value is not allowed, as the end of a sentence that begins with its name.
+    /// Checks a value of the option. The error is the end of a sentence that begins with the option's name. The error
+    /// is the end of a sentence that begins with the option's name.
     ///
     /// # Errors
     /// If it is outside.

@@ -1,7 +1,7 @@
 //! One word of each of eight blocks.
 //!
-//! Arrays, which compilers for processors make vectors of. For the browser they do not, where it has to rotate: its
-//! vectors are named here.
+//! Compilers for processors make vectors of arrays. For the browser they do not where words are rotated, so its vectors
+//! are named here.
 
 /// Blocks computed together.
 pub(crate) const BLOCKS: usize = 8;

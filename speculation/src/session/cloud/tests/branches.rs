@@ -141,7 +141,7 @@ fn what_no_edge_could_branch_ends_the_connection() {
     assert!(matches!(session.poll(), Some(CloudOutput::Send(_))), "an error");
 }
 
-/// However many chains somebody begins and lets die: what is kept of them is bounded, and honest ones go on.
+/// However many chains a client begins and abandons: the state kept of them is bounded, and honest ones go on.
 #[test]
 fn a_flood_of_dead_chains_is_forgotten() {
     let mut session = reading();
