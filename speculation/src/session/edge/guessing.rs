@@ -210,8 +210,7 @@ impl Guessing {
         Some(Step::Forward(forward))
     }
 
-    /// The guess, or the text, after which another draft is of use, if any is: a server with room for it, a text and a
-    /// draft model that go on.
+    /// The guess, or the text, after which another draft is of use; `None` if none is, or the server has no room.
     fn next_draft(&self, text: &Text) -> Option<Option<Key>> {
         if self.rests() {
             return None;
