@@ -1,9 +1,9 @@
 //! Guesses ahead of a text that the target writes: their groups, and how long the target waits for them.
 //!
 //! With *patience* 0 neither end waits: guesses that come in time are judged, others are not. With much patience, and
-//! guesses sent in groups of γ, the target waits after each wrong guess for the next group, which is a round. In
-//! between lies what a link of some round trip wants. There is no closed form; so the edge
-//! [simulates](Conditions::outcome) some plans with what it has measured. Those that promise much are
+//! guesses sent in groups of γ, the target waits after each wrong guess for the next group, which is a round. The best
+//! plan for a link of some round trip lies in between. There is no closed form; so the edge
+//! [simulates](Conditions::outcome) some plans with its measurements. Those that promise much are
 //! [tried](AheadController), and the fastest is kept.
 
 mod controller;
@@ -24,53 +24,54 @@ use crate::{
 const LONGEST_CHAIN: usize = 64;
 /// Tokens of a simulated text.
 const SIMULATED: usize = 256;
-/// What a browser's timers may be late by, in seconds.
+/// Allowance for late timers in a browser, in seconds.
 const TIMER: f64 = 0.002;
 /// The least patience over a link that is shorter than this, in seconds: as on the target's own machine. Drafts, timed
 /// while the target rests, take longer there while it computes, and a hold ends with the first guess that comes.
 const LATE: f64 = 0.02;
 const SHORT: f64 = 0.01;
-/// What is nearly as fast as the fastest group. Of those the smallest is taken where the target waits for it: rates
-/// change from text to text, and small groups lose less where fewer guesses are right than was thought. Where nobody
-/// waits it is the largest: frames cost, too.
+/// Share of the fastest group's speed at which another group counts as nearly as fast. Where the target waits for
+/// groups, the smallest of these is taken: rates change from text to text, and small groups lose less when fewer
+/// guesses are right than estimated. Where neither end waits, the largest is taken, because frames have a cost too.
 const NEARLY_AS_FAST: f64 = 0.98;
-/// What of a pass guesses may wait for others of their group where nobody waits for them.
+/// Longest time that guesses may wait for the rest of their group when the target does not wait for them, as a share of
+/// a pass.
 const PROMPT: f64 = 0.1;
-/// Sizes of a group that are thought of, ascending.
+/// Candidate group sizes, ascending.
 const GROUPS: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 
-/// Times in seconds, as they decide what a plan is worth.
+/// Times of both ends and of the link, in seconds, from which the outcome of a plan is simulated.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Conditions {
-    /// Of a pass of the target that judges nothing.
+    /// Time of a forward pass of the target that judges no guesses.
     pub pass: f64,
-    /// Of a draft that is made by itself.
+    /// Time of a draft made alone, the first of a group.
     pub draft: f64,
-    /// What each further one adds that is made with it: as long as `draft` on a processor, less on a GPU, whose answer
-    /// takes its time.
+    /// Time that each further draft of a group adds: as long as `draft` on a processor, less on a GPU, whose results
+    /// take a fixed time to arrive.
     pub further: f64,
-    /// From words by which guesses are wrong to the next draft: what an end has to do besides.
+    /// Time from the message that guesses are wrong to the start of the next draft: the other work of that end.
     pub reaction: f64,
-    /// From an end to the other and back.
+    /// Round-trip time of the link between the two ends.
     pub round_trip: f64,
-    /// α: the probability that a guess after right ones is right.
+    /// Probability α that a guess after right ones is right.
     pub acceptance: f64,
-    /// What judged guesses add to a pass, as a share of one that judges nothing.
+    /// Time that judged guesses add to a pass, as a share of a pass that judges none.
     pub rows: RowCosts,
 }
 
 /// A chain of guesses in the simulation.
 struct Chain {
-    /// When its first draft began.
+    /// Time at which its first draft began.
     began: f64,
     /// Position of its first guess.
     first: usize,
-    /// Its first guess that is wrong.
+    /// Position of its first wrong guess.
     wrong: usize,
 }
 
 impl Conditions {
-    /// Tokens that are written while the target alone would write one, and passes per token.
+    /// Simulates a plan: tokens that are written while the target alone would write one, and passes per token.
     ///
     /// A text of `length` tokens is simulated; whether a guess is right depends on its position alone, so that plans
     /// are compared on the same text.
@@ -83,7 +84,7 @@ impl Conditions {
         let (mut now, mut written, mut passes) = (0.0, 1, 1);
         let mut chain = self.chain(half + self.reaction, written);
         while written < length {
-            // The position behind the last guess that has come.
+            // The position after the last guess that has arrived by then.
             let come_by = |time: f64| {
                 let groups = ((time - chain.began - half) / group_time).floor();
                 chain.first + groups.clamp(0.0, LONGEST_CHAIN as f64) as usize * plan.group
@@ -106,7 +107,7 @@ impl Conditions {
         Outcome { speed: written as f64 * pass / now, passes: f64::from(passes) / written as f64 }
     }
 
-    /// Seconds that so many drafts take.
+    /// Seconds that a group of `count` drafts takes, `count` ≥ 1.
     fn drafts(&self, count: usize) -> f64 {
         self.draft + self.further * (count - 1) as f64
     }
@@ -134,7 +135,7 @@ impl Conditions {
     /// The best of some plans, or nearly.
     fn best(&self, goal: Goal, plan: impl Fn(usize, f64) -> Schedule) -> (Schedule, Outcome) {
         let plans = GROUPS.map(|group| {
-            // So long takes the first group behind a wrong guess, with room for a link that is not even.
+            // The time of the first group after a wrong guess, with a margin for an uneven link.
             let patience = 1.25 * self.round_trip + 1.5 * self.drafts(group) + 2.0 * self.reaction + TIMER;
             let least = if self.round_trip < SHORT { LATE } else { 0.0 };
             let plan = plan(group, patience.max(least));
@@ -196,8 +197,8 @@ mod tests {
         }
     }
 
-    /// What frames cost is not simulated: the fewest of them that make no guess late are taken. A draft of a quarter of
-    /// a pass is sent as it comes.
+    /// The cost of frames is not simulated: the fewest frames that make no guess late are taken. A draft that takes a
+    /// quarter of a pass is sent when it is ready.
     #[test]
     fn who_does_not_wait_sends_no_more_frames_than_it_has_to() {
         let group = |pass, draft, round_trip| {
@@ -249,7 +250,8 @@ mod tests {
         assert!((four - (tokens + 0.013) / (tokens + 0.04)).abs() < 1e-9, "{four}");
     }
 
-    /// Of rounds, by the formula; the simulation declines rows that are not worth their cost.
+    /// Expensive rows make small groups in rounds, by the formula; the simulation declines rows that are not worth
+    /// their cost.
     #[test]
     fn dear_rows_make_small_groups() {
         let groups = [0.01, 0.06, 0.12, 0.25].map(|row_cost| {

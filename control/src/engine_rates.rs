@@ -1,4 +1,4 @@
-//! What runs of a model cost, and what they gave, lately: the prices by which sessions share it.
+//! Recent costs and yields of a model's runs: the prices by which sessions share it.
 
 use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -18,7 +18,7 @@ const SHARED: f64 = 1.5;
 #[derive(Debug, Default)]
 pub struct EngineRates {
     measured: Mutex<Measured>,
-    /// Those of the target that this model drafts for: its tokens wait for both.
+    /// Rates of the target that this model drafts for: its tokens wait for both.
     target: OnceLock<Arc<EngineRates>>,
 }
 
@@ -28,7 +28,7 @@ struct Measured {
     times: PassTimes,
     /// Mean number of sessions of a run.
     sessions: Mean,
-    /// λ: tokens per second in which the machine was busy with tokens to come.
+    /// λ, the tokens per second of the time in which the machine was busy with tokens to come.
     goodput: Ratio,
     /// Seconds from a request for a short pass to its judgement: the wait of one session.
     wait: Option<Mean>,
@@ -56,7 +56,7 @@ impl EngineRates {
         let _ = self.target.set(target);
     }
 
-    /// Counts a run of rows of several sessions; `silent` rows have no logits that anybody waits for.
+    /// Counts a run of rows of several sessions; `silent` rows have no logits that a session waits for.
     pub fn ran(&self, sessions: usize, rows: usize, silent: usize, took: Duration) {
         let seconds = took.as_secs_f64();
         let wanted = rows.saturating_sub(silent) as f64 / rows.max(1) as f64;
@@ -100,7 +100,7 @@ impl EngineRates {
         move |guesses| if sessions.get() > SHARED { row * guesses as f64 } else { added(guesses) }
     }
 
-    /// λ: tokens per second of busy time; 0 if nothing is known.
+    /// λ, the tokens per second of busy time; 0 if nothing is known.
     pub fn goodput(&self) -> f64 {
         self.measured().goodput.get().unwrap_or(0.0)
     }
@@ -142,7 +142,7 @@ mod tests {
         }
     }
 
-    /// A target that gives two tokens in 40 ms, behind drafts of 10 ms: 40 tokens per second.
+    /// A target that gives two tokens in 40 ms, after drafts of 10 ms: 40 tokens per second.
     #[test]
     fn runs_of_the_draft_model_count_once() {
         let (target, draft) = (Arc::new(EngineRates::default()), EngineRates::default());

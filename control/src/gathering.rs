@@ -1,27 +1,27 @@
-//! How long the thread waits for sessions that are about to come back, so that they share a run.
+//! Time that an engine's thread waits for sessions that are about to come back, so that they share a run.
 //!
-//! A session that is answered asks for its next pass a moment later, once its token is chosen and sent. If whoever is
-//! the first to come back were served at once, it would run alone and all others in the run after it, and so on: every
-//! run would leave out a part of the sessions, though one run of all costs little more. So the thread waits a little,
-//! but only for those that came back at once the last time.
+//! A session that is answered asks for its next pass a moment later, once its token is chosen and sent. If the first
+//! session to come back were served at once, it would run alone and all others in the run after it. Every run would
+//! leave out a part of the sessions, though one run of all costs little more. Therefore the thread waits a little, but
+//! only for sessions that came back at once the last time.
 
 use core::time::Duration;
 use std::collections::{HashMap, HashSet};
 
-/// The wait is at most this part of the last run, and at most so long.
+/// Longest wait: this part of the last run, as a divisor, and at most [`LONGEST`].
 const SHARE: u32 = 8;
 const LONGEST: Duration = Duration::from_millis(4);
-/// Who takes so many times the wait is still taken to come at once the next time: the wait is not worth missing by a
-/// little.
+/// Multiple of the wait within which a session still counts as coming back at once, so that a session that misses the
+/// wait by a little is waited for the next time.
 const LATE: u32 = 2;
 
 /// Slots that were answered and have not come back. Times count from any fixed moment.
 #[derive(Debug, Default)]
 pub struct Gathering {
     answered: HashMap<u64, Duration>,
-    /// Those of the last run: of a thousand idle sessions none is looked at.
+    /// Slots of the last run: of a thousand idle sessions none is looked at.
     last: Vec<u64>,
-    /// Those that came back at once the last time.
+    /// Slots that came back at once the last time.
     prompt: HashSet<u64>,
     wait: Duration,
 }

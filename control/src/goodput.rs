@@ -1,4 +1,5 @@
-//! How many drafts a forward pass is to judge: as many as raise the tokens per second (TurboSpec calls them goodput).
+//! Number of drafts that a forward pass judges: the number that gives the most tokens per second (TurboSpec calls them
+//! goodput).
 //!
 //! A pass that judges n drafts costs 1 + c·n passes that judge none, and gives (1 − αⁿ⁺¹)/(1 − α) tokens where each
 //! draft is accepted with probability α. Their ratio has one maximum: a further draft pays as long as what it adds for
@@ -8,12 +9,13 @@
 //! would have written λ·b tokens: its [price](Prices). It pays where αⁿ is above that, and the allocation that pays by
 //! its own λ is the best of all (Dinkelbach 1967: a ratio is at its maximum where its parametric difference is zero).
 //!
-//! Rows are not all as dear: kernels take some at a time, so that a ninth may cost what four before it did. Therefore
-//! [costs](RowCosts) are of so many rows, and so many are judged as leave the most tokens above their price.
+//! Rows differ in cost: kernels take some at a time, so that a ninth may cost as much as the four before it. Therefore
+//! [costs](RowCosts) are given by the number of rows, and the number of drafts is the one that leaves the most tokens
+//! above their price.
 
 use crate::measure::Mean;
 
-/// What a judged draft commonly adds to a pass, as a share of a pass without any; where it is not measured.
+/// Usual time that a judged draft adds to a pass, as a share of a pass without drafts; used where it is not measured.
 pub const ROW_COST: f64 = 0.06;
 
 /// Weight of the last draft in the running acceptance rate.
@@ -25,54 +27,54 @@ const SECOND_PRIOR: f64 = 0.15;
 /// Probability of acceptance below which a draft is not worth its bytes.
 pub const LEAST: f64 = 0.02;
 
-/// So many guesses have costs of their own.
+/// The largest number of guesses with a cost of its own; beyond it the mean cost per guess is used.
 const PRICED: usize = 16;
 
-/// What it costs that a pass judges so many guesses: in tokens, or as a share of a pass that judges none.
+/// Cost of judging guesses in a pass, by their number: in tokens, or as a share of a pass that judges none.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RowCosts {
-    /// Of one, of two and so on, all together.
+    /// Total cost of 1, 2, … [`PRICED`] guesses.
     all: [f64; PRICED],
 }
 
-/// What judging and drafting cost those who share a target, in tokens that they would have written meanwhile.
+/// Prices of judging and drafting for those who share a target, in tokens that they would have written meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Prices {
-    /// Of the guesses that a pass judges.
+    /// Price of the guesses that a pass judges.
     pub rows: RowCosts,
-    /// Of a draft that the server makes itself; `None` if it has no draft model.
+    /// Price of a draft that the server makes itself; `None` if it has no draft model.
     pub own_draft: Option<f64>,
 }
 
 impl Default for Prices {
-    /// Of one session whose rows cost what they commonly do, and no draft model.
+    /// Prices of a single session with the usual [`ROW_COST`] and no draft model.
     fn default() -> Self {
         Self { rows: RowCosts::each(ROW_COST), own_draft: None }
     }
 }
 
 impl RowCosts {
-    /// Every row costs the same.
+    /// Costs where every row costs the same.
     #[must_use]
     pub fn each(price: f64) -> Self {
         Self::of(|count| price * count as f64)
     }
 
-    /// So many cost that, all together.
+    /// Costs from a function that gives the total cost of a number of guesses.
     #[must_use]
     pub fn of(all: impl Fn(usize) -> f64) -> Self {
         Self { all: core::array::from_fn(|index| all(index + 1)) }
     }
 
-    /// What so many cost all together. Of more than have costs of their own each costs the mean.
+    /// Total cost of `count` guesses. Above 16 each costs the mean.
     pub fn all(&self, count: usize) -> f64 {
         let known = count.clamp(1, PRICED);
         self.all[known - 1] * (count as f64 / known as f64)
     }
 
-    /// How many guesses leave the most tokens above their price. `paths` are the probabilities that guesses are
-    /// accepted, the most probable first, and each costs `besides` more than its row. What almost none reaches, a
-    /// fiftieth, is not worth its bytes.
+    /// Number of guesses that leave the most tokens above their price. `paths` are the probabilities that guesses are
+    /// accepted, the most probable first, and each costs `besides` more than its row. Guesses with a probability of at
+    /// most [`LEAST`] are not worth their bytes.
     pub fn worth(&self, paths: impl IntoIterator<Item = f64>, besides: f64) -> usize {
         let (mut worth, mut most, mut tokens) = (0, 0.0, 0.0);
         for (count, path) in (1..).zip(paths.into_iter().take_while(|path| *path > LEAST)) {

@@ -18,7 +18,7 @@ const KEPT: usize = 8;
 const DEVIATION_STEP: f64 = 0.2;
 /// The mean deviation before any is known, as the logarithm of a ratio.
 const FIRST_DEVIATION: f64 = 0.15;
-/// Far off: more than this number of mean deviations.
+/// Number of mean deviations beyond which an observation is far off.
 const FAR: f64 = 4.0;
 /// A deviation that is never far off, as the logarithm of a ratio.
 const NEVER_FAR: f64 = 0.05;
@@ -183,7 +183,7 @@ pub(crate) enum Sighting {
     InLine,
     /// The observation is put aside.
     Suspect,
-    /// It is the second in a row that is far off to the same side: earlier observations no longer hold.
+    /// The second in a row that is far off to the same side: earlier observations no longer hold.
     Change,
 }
 
@@ -230,7 +230,7 @@ impl Watch {
         }
     }
 
-    /// Observations lie to one side of their expectation.
+    /// True if observations lie to one side of their expectation.
     pub(crate) fn drifts(&self) -> bool {
         self.drift.abs() > (ONE_SIDED * self.deviation).max(NEVER_DRIFT)
     }

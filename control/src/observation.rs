@@ -10,21 +10,21 @@ pub enum Observation {
     Handshake(Duration),
     /// Time from the request of a text to its first token, and of the pass that wrote it.
     FirstToken {
-        /// From the request to the token.
+        /// Time from the request to the token.
         after: Duration,
         /// Time of the target's pass.
         pass: Duration,
     },
     /// Time of drafts that were made together.
     Drafted {
-        /// From asking for their forward pass to its logits.
+        /// Time from asking for their forward pass to its logits.
         took: Duration,
         /// Number of these drafts.
         count: usize,
     },
     /// Time of drafts and one frame, of which none was lost to waiting.
     Framed {
-        /// From the beginning of the drafts to that of the next ones.
+        /// Time from the beginning of the drafts to that of the next ones.
         took: Duration,
         /// Number of these drafts.
         drafts: usize,
@@ -60,7 +60,7 @@ pub enum Observation {
     Written {
         /// Number of these tokens.
         tokens: usize,
-        /// When they came, since any fixed moment.
+        /// Time at which they came, since any fixed moment.
         now: Duration,
     },
     /// A settled round of drafts.
@@ -77,7 +77,8 @@ pub struct Answer {
     pub least: Duration,
     /// Upper bound: another began when they had come.
     pub most: Duration,
-    /// No pass was under way when they were sent, so that the upper bound is exact if the target waits for guesses.
+    /// True if no pass was under way when they were sent, so that the upper bound is exact if the target waits for
+    /// guesses.
     pub awaited: bool,
 }
 
@@ -94,8 +95,8 @@ pub struct RoundTimes {
     pub committed: usize,
     /// Tokens that passed before the round's drafts without being sent; drafting them took its time.
     pub passed: usize,
-    /// From asking for the first forward pass to sending the frame.
+    /// Time from asking for the first forward pass to sending the frame.
     pub drafting: Duration,
-    /// From sending the frame to the verdict.
+    /// Time from sending the frame to the verdict.
     pub round_trip: Duration,
 }

@@ -1,4 +1,4 @@
-//! What forward passes take by how many rows they have.
+//! Times of forward passes by their number of rows.
 //!
 //! A line through all that was timed, and steps where there are any: kernels take some rows at a time, so that one more
 //! costs nothing or much. One core with weights of eight bits takes 10.3, 10.7, 14.3 and 20.2 ms for 1, 4, 8 and 9 rows
@@ -6,22 +6,22 @@
 
 use crate::measure::{Line, Mean};
 
-/// Passes are timed apart up to so many rows.
+/// Number of sizes of which times are kept apart: passes of 1 to 17 rows.
 const SIZES: usize = 17;
 /// Weight of the last pass in the line.
 const WEIGHT: f64 = 0.03;
-/// How much the assumed cost of a row counts beside what passes of different sizes say, as a variance of rows.
+/// Weight of the assumed cost of a row against that measured from passes of different sizes, as a variance of rows.
 const PRIOR: f64 = 0.5;
-/// As how many passes of a size counts what the line says of it; how many of them count at most; and what is left of
-/// that after each pass: what came out slow once is tried again.
+/// Three weights: of the line's value, in passes of a size; the most that passes of a size count for; and the part of
+/// that which is kept after each pass, so that a size that came out slow once is tried again.
 const LINE: f64 = 4.0;
 const MOST: f64 = 32.0;
 const KEPT: f64 = 0.998;
 
-/// Seconds of passes, lately.
+/// Recent times of passes, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PassTimes {
-    /// What a row is thought to add before that was measured, as a share of a pass of one.
+    /// Assumed time that a row adds before it is measured, as a share of a pass of one row.
     assumed: f64,
     /// Seconds of a pass by its rows.
     line: Line,
@@ -30,12 +30,12 @@ pub struct PassTimes {
 }
 
 impl PassTimes {
-    /// Nothing was timed; a row is thought to add that share of a pass of one row.
+    /// No measurements yet; a row is assumed to add the share `assumed` of a pass of one row.
     pub fn new(assumed: f64) -> Self {
         Self { assumed, line: Line::default(), by_size: [Mean::new(0.0, 0.0, MOST); SIZES] }
     }
 
-    /// A pass of so many rows, which began with the first of a session.
+    /// Counts a pass of `rows` rows that began with the first row of a session, in seconds.
     pub fn observe(&mut self, rows: usize, seconds: f64) {
         self.observe_shared(rows, seconds);
         self.by_size.iter_mut().for_each(|timed| timed.fade(KEPT));
@@ -44,7 +44,7 @@ impl PassTimes {
         }
     }
 
-    /// A pass of so many rows of several sessions: those of each begin anywhere.
+    /// Counts a pass of `rows` rows shared by several sessions, where the rows of each begin anywhere.
     pub fn observe_shared(&mut self, rows: usize, seconds: f64) {
         self.line.observe(WEIGHT, rows as f64, seconds);
     }
@@ -61,7 +61,7 @@ impl PassTimes {
         (self.line.y - row * (self.line.x - 1.0)).max(row)
     }
 
-    /// Seconds that so many guesses add to a pass that judges none, for 0 to `SIZES − 1`.
+    /// Seconds that a number of guesses adds to a pass that judges none, for 0 to `SIZES − 1`.
     pub fn added(&self) -> impl Fn(usize) -> f64 + use<> {
         let (one, row, mut longest) = (self.one(), self.row(), 0.0);
         let steps = self.by_size.map({
@@ -99,8 +99,8 @@ mod tests {
         assert!((added(3) / 0.015 - 1.0).abs() < 0.1 && (added(12) / 0.06 - 1.0).abs() < 0.1);
     }
 
-    /// Kernels that take four rows at a time: 10 ms up to four rows, 14 up to eight, 22 above. What more rows add is
-    /// told by the steps; of passes that sessions share, where they begin anywhere, by the line through them.
+    /// Kernels that take four rows at a time: 10 ms up to four rows, 14 up to eight, 22 above. The steps give the cost
+    /// of further rows; for passes that sessions share, where they begin anywhere, the line through them gives it.
     #[test]
     fn steps_are_seen_where_one_session_makes_them() {
         let took = |rows: usize| [0.010, 0.014, 0.022][(rows - 1) / 4];

@@ -9,7 +9,7 @@ pub enum Mode {
     AtOnce,
     /// The target waits for the first guesses after a wrong one.
     Patient,
-    /// Both ends take turns.
+    /// The ends take turns: the edge drafts a round, the target judges it.
     Rounds,
 }
 
@@ -38,7 +38,7 @@ pub struct Plan {
     pub lead: usize,
     /// Number of tokens that the target writes alone before the next plan; 0 where it has no end.
     pub stream: u32,
-    /// Second candidates are worth guessing.
+    /// True if second candidates are worth guessing.
     pub branches: bool,
     /// Probabilities that the first and the second candidate for a position are right.
     pub rates: [f64; 2],

@@ -1,4 +1,4 @@
-//! What users are told of a gate or a stop rule.
+//! Descriptions of gates and stop rules for users.
 
 /// An entry of the table of gates or of stop rules; `T` is what it comes to.
 #[derive(Debug)]
@@ -7,11 +7,11 @@ pub struct PolicyInfo<T: 'static> {
     pub name: &'static str,
     /// The papers' letter for its threshold, a probability, with the threshold that it has if none is given.
     pub threshold: Option<(&'static str, f64)>,
-    /// One sentence.
+    /// One sentence that explains it to users.
     pub explanation: &'static str,
-    /// Where it was first described.
+    /// The paper or project that first described it.
     pub source: &'static str,
-    /// Whether the text may be distributed otherwise than the target's.
+    /// True if the text may be distributed otherwise than the target's.
     pub lossy: bool,
     /// The head that the draft model must have been given for it: `gate` or `stop`.
     pub head: Option<&'static str>,

@@ -90,7 +90,7 @@ pub fn optimal_draft_length(acceptance_rate: f64, cost_ratio: f64, longest: u32)
     if speedup(floor) <= speedup(floor + 1) { floor + 1 } else { floor }
 }
 
-/// Whether to draft at all: S_inf(γ*) > 1 (AS², Algorithm 2).
+/// True if drafting pays at all: S_inf(γ*) > 1 (AS², Algorithm 2).
 ///
 /// That is α > L, for any bound on the draft length, and so it is computed: S_inf(0) = 1, and S_inf has one maximum. If
 /// S_inf(1) = (1 + α)/(1 + L) ≤ 1 it falls from there; if not, S_inf(γ*) ≥ S_inf(1) > 1. Comparing S_inf itself would

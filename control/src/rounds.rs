@@ -1,10 +1,10 @@
-//! When a round ends, and whether to draft at all.
+//! Control of rounds: their end, and the choice whether to draft at all.
 //!
 //! A round of n drafts takes n·t_d to draft and F + n·t_n for its round trip, and gives 1 + α + … + α^n tokens in the
 //! mean. F is what a round costs however short it is: propagation and the target's forward pass. t_n is a further
 //! draft's part of the link and of that forward pass. With L = (t_d + t_n)/F and F as the unit of time, this is Zheng &
-//! Yang's eq. 7; without propagation L is their b + c. So what [`round_length`](crate::round_length) says of α and
-//! L holds of estimates of them, which are kept as rounds go by:
+//! Yang's eq. 7; without propagation L is their b + c. So what [`round_length`](crate::round_length) says of α and L
+//! holds of estimates of them, which are kept as rounds go by:
 //!
 //! - **ODLD**: the next round drafts γ*(α, L) tokens. Where rounds were all of one length, F and t_n cannot be
 //!   separated; so a round now and then, and more of them while times drift, is a quarter longer or shorter, by one draft
@@ -33,22 +33,22 @@ use crate::{
     stop::{self, StopRule, Survival, Threshold, acceptance_bound},
 };
 
-/// How a session drafts.
+/// Settings of a session's rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ControlParameters {
-    /// Which rule ends a round.
+    /// The rule that ends a round.
     pub stop: StopRule,
-    /// γ, at least 1, without a drafted bonus token; the rule says what it is for.
+    /// Draft length γ, at least 1, without a drafted bonus token; the rule says what it is for.
     pub draft_length: u32,
     /// The most drafts of any round, at least 1.
     pub longest: u32,
-    /// AS²: leave the text to the target where that is faster.
+    /// True to leave the text to the target where that is faster (AS²).
     pub adaptive_mode: bool,
-    /// What comes behind drafts that are all accepted.
+    /// The token that follows a round whose drafts are all accepted.
     pub bonus: Bonus,
 }
 
-/// The token behind a round of which all drafts are accepted (Narasimhan et al., Algorithm 4).
+/// The token after a round whose drafts are all accepted (Narasimhan et al., Algorithm 4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bonus {
     /// The target's own, drawn from p.
@@ -56,25 +56,25 @@ pub enum Bonus {
     /// A draft more than γ or the stop rule says: accepted or replaced, it is distributed as the rule's π, and it takes
     /// the row of the target's logits that a token from p would take.
     Drafted,
-    /// None: the next round is in flight.
+    /// No token: the next round is in flight.
     Nothing,
 }
 
-/// What is known of a position before its token is drawn.
+/// Facts about a position that are known before its token is drawn.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Outlook {
-    /// max q of the draft model's own distribution, before S(·).
+    /// Largest probability max q of the draft model's own distribution, before S(·).
     pub peak: f64,
-    /// H(S(q)) in nats: of what drafts are drawn from.
+    /// Entropy H(S(q)) of the distribution that drafts are drawn from, in nats.
     pub entropy: f64,
     /// The probability that the draft is accepted, where a trained head gives it.
     pub stop_score: Option<f64>,
 }
 
-/// What to do with a position.
+/// Decision on the next position of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advice {
-    /// Draft it.
+    /// Draft it, and go on with the round.
     Draft,
     /// Draft it, and no more in this round.
     DraftAndStop,
@@ -82,14 +82,14 @@ pub enum Advice {
     Decline,
 }
 
-/// What is thought of a session; each is `None` until it is known.
+/// Estimates of a session's rates and costs; each is `None` until it is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Estimates {
-    /// α: accepted per judged draft.
+    /// Acceptance rate α: accepted per judged draft.
     pub acceptance_rate: Option<f64>,
-    /// L: what a further draft costs, as a multiple of what a round costs without any.
+    /// Cost ratio L: the cost of a further draft, as a multiple of a round's cost without any.
     pub cost_ratio: Option<f64>,
-    /// γ*; under ODLD the length of the next round, but for trials.
+    /// Best draft length γ*; under ODLD the length of the next round, except in trials.
     pub draft_length: Option<u32>,
     /// Tokens per unit of time, as a multiple of the target alone; only under AS².
     pub speedup: Option<f64>,
@@ -107,21 +107,21 @@ pub struct RoundController {
     draft_time: DraftTime,
     round_trips: RoundTrips,
     selection: Selection,
-    /// AdaEDL's.
+    /// AdaEDL's threshold λ.
     threshold: Threshold,
-    /// SpecDec++'s.
+    /// SpecDec++'s running probability that no draft of the round is rejected.
     survival: Survival,
-    /// Whether the next draft is the round's last whatever it is: the drafted bonus token.
+    /// True if the next draft is the round's last in any case: the drafted bonus token.
     closes: bool,
     /// ODLD's γ*; `None` until there are estimates.
     chosen: Option<u32>,
     /// The next round's length under ODLD: γ*, or a trial near it.
     planned: u32,
-    /// What the times of the next round hold besides the round.
+    /// Reading that the times of the next round include besides the round itself.
     reading: Reading,
 }
 
-/// What a model reads in a round that other rounds have not to.
+/// Additional text that a model reads in a round, unlike in other rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reading {
     Nothing,
@@ -132,14 +132,14 @@ enum Reading {
 }
 
 impl Bonus {
-    /// How many drafts of a round stand for the bonus token.
+    /// Number of drafts in a round that stand for the bonus token.
     fn drafts(self) -> u32 {
         u32::from(self == Self::Drafted)
     }
 }
 
 impl RoundController {
-    /// At the start of a session. Lengths below 1 count as 1, and γ is at most the longest.
+    /// A controller at the start of a session. Lengths below 1 count as 1, and γ is at most the longest.
     pub fn new(parameters: ControlParameters) -> Self {
         let longest = parameters.longest.max(1);
         let draft_length = parameters.draft_length.max(1).saturating_add(parameters.bonus.drafts()).min(longest);
@@ -165,7 +165,8 @@ impl RoundController {
         self.reading = Reading::Prompt;
     }
 
-    /// Whether the round may have a further token after so many; the first always. Asked before its forward pass.
+    /// True if the round may have a further token after `drafted` drafts; the first always. Asked before its forward
+    /// pass.
     pub fn wants(&self, drafted: usize) -> bool {
         drafted < self.most()
     }
@@ -182,20 +183,20 @@ impl RoundController {
         most as usize
     }
 
-    /// Whether [`consider`](Self::consider) looks at the outlook. Working one out takes a walk over the logits; where
-    /// it is not needed, any will do.
+    /// True if [`consider`](Self::consider) looks at the outlook. Computing one takes a pass over the logits; where it
+    /// is not needed, any value will do.
     pub fn needs_outlook(&self) -> bool {
         !matches!(self.parameters.stop, StopRule::Fixed | StopRule::Odld)
     }
 
-    /// Whether [`consider`](Self::consider) goes by the stop head's score and by nothing that can make it decline: then
-    /// it may be asked after the draw, with a head that sees the token, since the draft is sent whatever it says.
+    /// True if [`consider`](Self::consider) goes by the stop head's score alone, so that it never declines. Then it may
+    /// be asked after the draw, with a head that sees the token, since the draft is sent in any case.
     pub fn stops_by_score(&self) -> bool {
         matches!(self.parameters.stop, StopRule::SpecDec { .. })
     }
 
-    /// What to do with the token after so many drafts of the round. Asked once for each, before the draw; after it
-    /// only where it [stops by a score](Self::stops_by_score).
+    /// Decides on the token after `drafted` drafts of the round. Asked once for each, before the draw; after it only
+    /// where it [stops by a score](Self::stops_by_score).
     pub fn consider(&mut self, drafted: usize, outlook: &Outlook) -> Advice {
         let stops = match self.parameters.stop {
             StopRule::Fixed | StopRule::Odld => false,
@@ -253,7 +254,8 @@ impl RoundController {
         next
     }
 
-    /// Counts a settled round. What could not be (more judged than drafted, more accepted than judged) is cut to what can.
+    /// Counts a settled round. Impossible numbers (more judged than drafted, more accepted than judged) are cut to
+    /// possible ones.
     fn round_done(&mut self, round: &RoundTimes) {
         let drafted = round.drafted.min(self.parameters.longest as usize);
         let judged = round.judged.min(drafted);
@@ -266,7 +268,7 @@ impl RoundController {
             self.draft_time.observe(drafted.saturating_add(round.passed), round.drafting);
         }
         self.reading = Reading::Nothing;
-        // Of a drafted bonus token λ is not told: the rule had ended the round before it.
+        // A drafted bonus token does not count for λ: the rule had ended the round before it.
         let beside = drafted.saturating_sub(self.parameters.bonus.drafts() as usize);
         self.threshold.round_done(beside, accepted.min(beside));
         self.selection.round_done();
@@ -276,7 +278,7 @@ impl RoundController {
         self.planned = self.trial().unwrap_or(self.length());
     }
 
-    /// What is thought of the session now.
+    /// Current estimates of the session's rates and costs.
     pub fn estimates(&self) -> Estimates {
         Estimates {
             acceptance_rate: self.acceptance.rate(),
@@ -291,17 +293,17 @@ impl RoundController {
         self.chosen.unwrap_or(self.parameters.draft_length)
     }
 
-    /// L.
+    /// L, the cost of a further draft as a multiple of a round without any.
     fn cost_ratio(&self) -> Option<f64> {
         let fit = self.round_trips.fit()?;
         Some((self.draft_time.per_token()? + fit.per_draft) / fit.fixed)
     }
 
-    /// γ*.
+    /// γ*, the best number of drafts in a round.
     ///
-    /// A round of n drafts without a token from p gives the tokens of one of n − 1 with it, and costs F + n·t =
-    /// (F + t) + (n − 1)·t: the paper's round of n − 1 drafts at L/(1 + L). That has the best of the lengths from 1 on;
-    /// n = 1 is its length 0.
+    /// A round of n drafts without a token from p gives the tokens of one of n − 1 drafts with it. It costs F + n·t,
+    /// which is (F + t) + (n − 1)·t: the paper's round of n − 1 drafts at L/(1 + L). That has the best of the lengths
+    /// from 1 on; n = 1 is its length 0.
     fn optimal_length(&self) -> Option<u32> {
         let (rate, cost) = (self.acceptance.rate()?, self.cost_ratio()?);
         let ControlParameters { longest, bonus, .. } = self.parameters;

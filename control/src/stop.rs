@@ -1,4 +1,4 @@
-//! Rules that end a round by what the draft model thinks of the next token.
+//! Rules that end a round by the draft model's outlook on the next token.
 //!
 //! - **AdaEDL** (Agrawal, Jeon, Lee 2024): with H the entropy of what drafts are drawn from, 1 − √(γH) approximates a
 //!   lower bound on the probability that such a draft is accepted. The round ends after the first draft for which it
@@ -18,26 +18,26 @@ use crate::policy_info::PolicyInfo;
 /// The rule that ends a round. A bit budget is apart from it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum StopRule {
-    /// γ drafts.
+    /// A fixed number of drafts, γ.
     Fixed,
-    /// γ* drafts, from estimates as they are; γ until there are any (Zheng & Yang, Algorithm 1).
+    /// The best number of drafts γ* by the current estimates; γ until there are any (Zheng & Yang, Algorithm 1).
     Odld,
     /// Ends after the first draft whose acceptance is bounded by less than λ (Agrawal, Jeon, Lee 2024).
     AdaEdl {
-        /// γ of the paper, 0.2 there; at least 0.
+        /// Factor γ of the paper, 0.2 there; at least 0.
         scale: f64,
-        /// λ at first, in [0, 1]. It moves with the acceptance seen.
+        /// First value of λ, in [0, 1]. It follows the acceptance seen.
         threshold: f64,
     },
     /// Ends after the draft with which a rejection is likelier than the threshold (SpecDec++, Huang, Guo, Wang 2024).
     SpecDec {
-        /// In [0, 1].
+        /// Probability in [0, 1] that the round has a rejected draft.
         threshold: f64,
     },
     /// Ends before a token of which the draft model is not sure, or with ten drafts: the target writes it (BiLD,
     /// Kim et al. 2023).
     Bild {
-        /// α_f in [0, 1]: not sure is max q < 1 − α_f.
+        /// Threshold α_f in [0, 1]: the draft model is not sure where max q < 1 − α_f.
         fallback: f64,
     },
 }
@@ -49,9 +49,9 @@ const LIKELY_REJECTED: f64 = 0.5;
 const FALLBACK: f64 = 0.8;
 
 choices! {
-    /// What ends a round.
+    /// The names of the rules that end a round.
     StopName: PolicyInfo<StopRule> {
-        /// [`StopRule::Fixed`].
+        /// Name of [`StopRule::Fixed`].
         Fixed = PolicyInfo {
             name: "fixed",
             threshold: None,
@@ -62,7 +62,7 @@ choices! {
             options: &["draftLength"],
             of: |_| StopRule::Fixed,
         },
-        /// [`StopRule::Odld`].
+        /// Name of [`StopRule::Odld`].
         Odld = PolicyInfo {
             name: "odld",
             threshold: None,
@@ -73,7 +73,7 @@ choices! {
             options: &["draftLength"],
             of: |_| StopRule::Odld,
         },
-        /// [`StopRule::AdaEdl`].
+        /// Name of [`StopRule::AdaEdl`].
         AdaEdl = PolicyInfo {
             name: "adaedl",
             threshold: Some(("λ", FIRST_LAMBDA)),
@@ -87,7 +87,7 @@ choices! {
                 StopRule::AdaEdl { scale: ENTROPY_SCALE, threshold: threshold.unwrap_or(FIRST_LAMBDA) }
             },
         },
-        /// [`StopRule::SpecDec`].
+        /// Name of [`StopRule::SpecDec`].
         SpecDec = PolicyInfo {
             name: "specdec",
             threshold: Some(("h", LIKELY_REJECTED)),
@@ -98,7 +98,7 @@ choices! {
             options: &[],
             of: |threshold| StopRule::SpecDec { threshold: threshold.unwrap_or(LIKELY_REJECTED) },
         },
-        /// [`StopRule::Bild`].
+        /// Name of [`StopRule::Bild`].
         Bild = PolicyInfo {
             name: "bild",
             threshold: Some(("α", FALLBACK)),
@@ -129,10 +129,10 @@ pub fn acceptance_bound(scale: f64, entropy: f64) -> f64 {
     1.0 - (scale * entropy).max(0.0).sqrt()
 }
 
-/// AdaEDL's λ.
+/// AdaEDL's threshold λ, which follows the acceptance seen.
 #[derive(Debug, Clone)]
 pub(crate) struct Threshold {
-    /// λ, in [0, 1].
+    /// The threshold λ, in [0, 1].
     value: f64,
     /// The running acceptance rate; `None` before the first round.
     rate: Option<f64>,
@@ -170,7 +170,7 @@ impl Survival {
         Self(1.0)
     }
 
-    /// Counts a draft that is accepted with such a probability; one of which nothing is known as one that is accepted.
+    /// Counts a draft that is accepted with probability `stop_score`; without a score it counts as accepted.
     pub(crate) fn add(&mut self, stop_score: Option<f64>) {
         self.0 *= stop_score.filter(|score| !score.is_nan()).unwrap_or(1.0).clamp(0.0, 1.0);
     }
@@ -181,7 +181,7 @@ impl Survival {
     }
 }
 
-/// BiLD's fallback: whether the target should write a token of which the draft model is so sure.
+/// True if the target should write a token of which the draft model is this sure (BiLD's fallback).
 pub(crate) fn falls_back(peak: f64, fallback: f64) -> bool {
     peak < 1.0 - fallback
 }

@@ -1,4 +1,4 @@
-//! **Decisions.** What is drafted, what is accepted, and who says what when; on slices of logits.
+//! **Decisions.** Drafting, acceptance and the messages of a session, on slices of logits.
 //!
 //! Folders follow a token from logits to verdict:
 //!
@@ -12,9 +12,9 @@
 //! | [`theory`] | closed forms that a session chooses by or reports |
 //! | [`study`] | what a generation cost, and what it would have cost otherwise |
 //!
-//! Nothing here sees a tensor, a socket or a clock: logits come as `&[f32]`, time as a [`Duration`] since any
-//! fixed moment, randomness from a seed. So both ends run together in one process on a virtual clock, and the
-//! same code runs in the browser and on the server.
+//! Nothing here sees a tensor, a socket or a clock: logits come as `&[f32]`, time as a [`Duration`] since any fixed
+//! moment, randomness from a seed. So both ends run together in one process on a virtual clock, and the same code runs
+//! in the browser and on the server.
 //!
 //! # Both ends in one process
 //!
@@ -130,7 +130,7 @@ impl Forward {
         Self::new(self.keep, self.tokens, self.rows)
     }
 
-    /// How many of its first tokens need not be fed if the cache holds `held`: they stand there already, as when a
+    /// Number of its first tokens that need not be fed if the cache holds `held`: they stand there already, as when a
     /// conversation goes on from a text that has been read. Never those whose rows are wanted, and never all.
     pub fn reusable(&self, held: &[u32]) -> usize {
         let behind = held.get(self.keep..).unwrap_or_default();
@@ -139,34 +139,34 @@ impl Forward {
     }
 }
 
-/// Seed and distribution that an engine chooses guesses by, in place of giving the logits behind a forward pass: at the
+/// Seed and distribution by which an engine chooses guesses instead of giving the logits after a forward pass: at the
 /// next token, and at what follows its own first choices.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Choice {
     /// The seed of the noise that both ends [share](sample::SharedNoise); `None`: what is likeliest is chosen.
     pub seed: Option<u64>,
-    /// S(·); the temperature is above 0 if there is a seed, and nothing matters if there is none.
+    /// Parameters of S(·); the temperature is above 0 if there is a seed, and nothing matters if there is none.
     pub sampling: SamplingParameters,
-    /// The most guesses that are of use, each behind the one before; at least 1.
+    /// The most guesses that are of use, each after the one before; at least 1.
     pub most: usize,
 }
 
-/// How many of a row's logits are enough to draft by: the largest. Of the others their mass is, at this temperature,
-/// and each may be given the logit that is an equal share of it.
+/// The number of a row's largest logits that suffice to draft by. Of the others only their mass counts, at this
+/// temperature, and each may be given the logit that is an equal share of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TopK {
-    /// K; at least 1.
+    /// K, the number of logits; at least 1.
     pub k: u32,
-    /// 0: nothing of the others is needed.
+    /// Temperature of the mass of the others; 0 if nothing of them is needed.
     pub temperature: f32,
 }
 
 /// A guess at a position, and the next best where there is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chosen {
-    /// The best.
+    /// The id of the best guess.
     pub first: u32,
-    /// The next best; `None`: there is none, or nobody knows.
+    /// The next best; `None` if there is none or it is not known.
     pub second: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! What is written from the tables of options: the package's TypeScript and the tables of the docs.
+//! Files written from the tables of options: the package's TypeScript and the tables of the docs.
 //!
 //! `OUTRIDER_WRITE_TABLES=1 cargo test -p outrider-speculation --test tables` writes them; without the variable the
 //! test fails where a file is not what the tables give.
@@ -161,8 +161,7 @@ fn the_package_has_the_tables() {
     put("web/src/outrider/choices.ts", &typescript());
 }
 
-/// The text with another table between a comment that names it and one that ends it; as it is if it has none of the
-/// name.
+/// Replaces the table between a comment that names it and one that ends it; a text without that name is unchanged.
 fn with_table(text: &str, name: &str, table: &str) -> String {
     let (start, end) = (format!("<!-- table: {name} -->\n"), "<!-- end of table -->");
     let Some((before, rest)) = text.split_once(&start) else { return text.to_owned() };
@@ -215,8 +214,7 @@ fn the_docs_have_the_tables() {
     put(readme, &text);
 }
 
-/// Every option of drafting is in a table, and there is no other.
-/// A rule's range is told alike by the rule that refuses a number and by the option that does.
+/// A rule's range reads the same in the rule that refuses a number and in the option that does.
 #[test]
 fn ranges_of_rules_read_alike() {
     for info in Rule::all() {
@@ -230,6 +228,7 @@ fn ranges_of_rules_read_alike() {
     assert_eq!(bounds(Range::Within(1.0).into()), "{ min: -1, max: 1, integer: false }");
 }
 
+/// Every option of drafting is in a table, and there is no other.
 #[test]
 fn the_tables_are_complete() {
     let options = serde_json::to_value(DraftingOptions::default()).unwrap();

@@ -1,8 +1,8 @@
 //! Choice of a mode by promises of schedules and measured segments of the text.
 //!
-//! Measurements of the ends may miss the point: a browser on the server's own machine takes its processor away, and
-//! no link shows that. A segment of a few tokens says little, too: luck with guesses moves it by a third. So each mode
-//! is scored by measured over promised time per token, with the rates of that time. Its expected outcome is a mean: the
+//! Measurements of the ends may be misleading: a browser on the server's own machine takes its processor away, and no
+//! link shows that. A segment of a few tokens says little, too: luck with guesses moves it by a third. So each mode is
+//! scored by measured over promised time per token, with the rates of that time. Its expected outcome is a mean: the
 //! promise counts as a number of tokens, and measured ones as themselves, which is forgotten while other modes are
 //! followed. The fastest is followed; or, where that is the goal, the one with the fewest passes of those that are no
 //! slower than the target alone.
@@ -72,7 +72,7 @@ const WEIGHT: f64 = 0.1;
 /// measured, and follow [`plan`](Self::plan).
 #[derive(Debug, Clone, PartialEq)]
 pub struct AheadController {
-    /// Chosen by the user; `None`: by what is measured.
+    /// The schedule chosen by the user; `None`: by what is measured.
     fixed: Option<Schedule>,
     goal: Goal,
     /// The target holds passes for guesses when asked to.
@@ -88,7 +88,7 @@ pub struct AheadController {
     rested: usize,
     trip: RoundTrip,
     passes: Recent<f64>,
-    /// Passes by the number of guesses at hand, of which the target judges what it thinks worth it.
+    /// Passes by the number of guesses at hand, of which the target judges those that it finds worth their rows.
     pass_times: PassTimes,
     drafts: DraftTimes,
     /// Seconds of a frame beside drafts.
@@ -248,7 +248,7 @@ impl AheadController {
         ((0.05f64.ln() / alpha.ln()).ceil() as usize).max(least).min(plan.lead)
     }
 
-    /// Second candidates are worth guessing where drafts and frames are fast beside passes, and the ends do not take
+    /// True if second candidates are worth guessing: drafts and frames are fast beside passes, and the ends do not take
     /// turns.
     fn branches(&self) -> bool {
         let (Some((draft, _)), Some(pass)) = (self.drafts.get(), self.pass()) else { return false };
@@ -412,12 +412,12 @@ impl AheadController {
         good.max_by(|a, b| merit(a).total_cmp(&merit(b))).unwrap_or(Mode::Alone)
     }
 
-    /// Seconds that the link's round trip is thought to take; `None` before anything shows it.
+    /// Estimated round-trip time of the link, in seconds; `None` before anything shows it.
     pub fn round_trip(&self) -> Option<f64> {
         self.trip.get(self.pass().unwrap_or(0.0))
     }
 
-    /// All measurements, once there are all.
+    /// All measured conditions; `None` while one is missing.
     pub fn conditions(&self) -> Option<Conditions> {
         let (pass, (draft, further), round_trip) = (self.pass()?, self.drafts.get()?, self.round_trip()?);
         let acceptance = self.steady_rate.get();

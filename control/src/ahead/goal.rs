@@ -1,9 +1,9 @@
-//! What a plan is chosen for: the edge's time, or the server's.
+//! The aim of a plan: to save the edge's time, or the server's.
 
 use outrider_codec::{choices, scheme::Description};
 
 choices! {
-    /// What a way to write ahead of a text is chosen for.
+    /// The aim by which a mode of drafting ahead is chosen.
     #[derive(Default)]
     Goal: Description {
         /// The most tokens per second.
@@ -26,7 +26,7 @@ choices! {
     }
 }
 
-/// What a plan gives.
+/// Speed and passes that a plan gives.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Outcome {
     /// Tokens that are written while the target alone would write one.
@@ -36,12 +36,13 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Of a target that nobody guesses for.
+    /// The outcome of the target alone, without guesses.
     pub const ALONE: Self = Self { speed: 1.0, passes: 1.0 };
 }
 
 impl Goal {
-    /// How good an outcome is: only the order counts. What is slower than the target alone is worse than what is not.
+    /// Ranks an outcome: only the order of the values counts. A plan slower than the target alone ranks below one that
+    /// is not.
     pub fn merit(self, outcome: Outcome) -> f64 {
         match self {
             Self::Passes if outcome.speed >= 1.0 => 1.0 / outcome.passes.max(f64::MIN_POSITIVE),

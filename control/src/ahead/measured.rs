@@ -31,7 +31,7 @@ const LEAST_SHARE: f64 = 0.25;
 /// The promise of a mode and its measured speed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ModeScore {
-    /// `None` if it does not promise enough to be followed.
+    /// The schedule to follow; `None` if it does not promise enough.
     pub(super) schedule: Option<Schedule>,
     /// Outcome that its schedule promises; `None` until conditions are measured.
     pub promised: Option<Outcome>,
@@ -145,8 +145,8 @@ impl ModeScore {
         self.passes.get()
     }
 
-    /// By how much it may be faster than is thought: the less was measured of it, the more. A few unlucky tokens of a
-    /// mode would else be the last ones.
+    /// Margin by which it may be faster than estimated: the less was measured of it, the larger. A few unlucky tokens
+    /// of a mode would else be the last ones.
     pub(super) fn hope(&self) -> f64 {
         1.0 / (1.0 - HOPE / (PRIOR + self.measured()).sqrt())
     }

@@ -37,7 +37,7 @@ impl RoundTrip {
         (self.first, self.answers) = (None, Recent::default());
     }
 
-    /// Counts a handshake of a connection. Gives whether the link is another.
+    /// Counts a handshake of a connection. Returns true if the link is another.
     pub(super) fn connected(&mut self, took: Duration) -> bool {
         let trip = took.as_secs_f64();
         let before = self.link.replace(trip);
@@ -58,7 +58,7 @@ impl RoundTrip {
         self.answers.observe(answer);
     }
 
-    /// There are enough answers to show another link.
+    /// True if there are enough answers to show another link.
     pub(super) fn may_say(&self) -> bool {
         self.answers.len() >= ANSWERS
     }
@@ -81,9 +81,9 @@ impl RoundTrip {
         is_other
     }
 
-    /// Seconds that the round trip is thought to take: what is awaited shows it, and so does at first what comes late;
-    /// else what it was when it was seen last, within what it can be now. Passes hide a short one from an edge that
-    /// does not wait.
+    /// Estimated round-trip time, in seconds: what is awaited shows it, and so does at first what comes late; else what
+    /// it was when it was seen last, within what it can be now. Passes hide a short one from an edge that does not
+    /// wait.
     pub(super) fn get(&self, pass: f64) -> Option<f64> {
         let Bounds { least, most } = self.bounds(pass)?;
         let is_seen = self.any_awaited() || self.link.is_none() && least > 0.0;

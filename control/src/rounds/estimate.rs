@@ -24,7 +24,7 @@ const LEVEL_MEMORY: f64 = 0.85;
 
 /// Σ Δn² from which on the slope of a [`RoundTrips`] is known.
 const SPREAD_FOR_SLOPE: f64 = 1.0;
-/// A line wants rounds to vary after so many of one length.
+/// Number of rounds of one length after which the line needs a round of another length.
 const EQUAL_ROUNDS: u32 = 8;
 
 /// α, the rate at which drafts are accepted, and the tokens that rounds give.
@@ -48,7 +48,7 @@ impl Acceptance {
         self.passed.observe(ACCEPTANCE_MEMORY, passed as f64, 1.0);
     }
 
-    /// α, from 0 to 1; `None` before any draft was judged.
+    /// Acceptance rate α, from 0 to 1; `None` before any draft was judged.
     pub(super) fn rate(&self) -> Option<f64> {
         self.rate.get().map(|rate| rate.min(1.0))
     }
@@ -106,12 +106,12 @@ impl DraftTime {
     }
 }
 
-/// What a round trip costs, in seconds: F, and t_n for each draft.
+/// Cost of a round trip, in seconds: F, and t_n for each draft.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Fit {
-    /// F: propagation, and the target's forward pass; above zero.
+    /// Fixed part F: propagation, and the target's forward pass; above zero.
     pub(super) fixed: f64,
-    /// t_n: a further draft on the link and in that pass; not negative.
+    /// Part per draft t_n: a further draft on the link and in that pass; not negative.
     pub(super) per_draft: f64,
 }
 
@@ -151,7 +151,7 @@ impl RoundTrips {
         }
     }
 
-    /// The round trip of so many drafts.
+    /// Counts a round trip with `drafted` drafts.
     pub(super) fn observe(&mut self, drafted: usize, round_trip: Duration) {
         let drafted = drafted as f64;
         let seconds = seconds(round_trip);
@@ -175,8 +175,8 @@ impl RoundTrips {
         self.seconds.observe(LEVEL_MEMORY, seconds, 1.0);
     }
 
-    /// The range that a round trip of so many drafts is expected in; `None` before any. Where the slope is not known it
-    /// may be anything from a fixed cost alone to a cost per draft alone.
+    /// The range, in seconds, in which a round trip with `drafted` drafts is expected; `None` before any. Where the
+    /// slope is not known it may be anything from a fixed cost alone to a cost per draft alone.
     fn expected(&self, drafted: f64) -> Option<(f64, f64)> {
         if let Some(fit) = self.fit() {
             let expected = fit.fixed + drafted * fit.per_draft;
@@ -187,8 +187,8 @@ impl RoundTrips {
         Some((mean_seconds.min(in_proportion), mean_seconds.max(in_proportion)))
     }
 
-    /// Whether a round of another length would tell much: the slope is not known, is old, or the times drift and it may
-    /// be the cause.
+    /// True if a round of another length would say much: the slope is not known, is old, or the times drift and the
+    /// slope may be the cause.
     pub(super) fn wants_another_length(&self) -> bool {
         self.slope.whole < SPREAD_FOR_SLOPE || self.equal_rounds >= EQUAL_ROUNDS || self.watch.drifts()
     }
@@ -225,7 +225,7 @@ mod tests {
         Duration::from_secs_f64(ms / 1e3)
     }
 
-    /// A line that has seen so many rounds of 3, 4, 5, 3, … drafts at 100 ms + 10 ms a draft.
+    /// A line after `rounds` rounds of 3, 4, 5, 3, … drafts at 100 ms + 10 ms a draft.
     fn line(rounds: usize) -> RoundTrips {
         let mut line = RoundTrips::new();
         for round in 0..rounds {

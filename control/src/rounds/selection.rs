@@ -1,11 +1,11 @@
-//! AS² (Zheng & Yang, Algorithm 2) as it can be run: who writes next, the two models together or the target alone.
+//! AS² (Zheng & Yang, Algorithm 2) with measured times: the choice of who writes next, both models or the target alone.
 //!
 //! The comparison needs both times, and only the one in use can be measured. So each looks at the other now and then:
 //!
 //! - While the models draft and verify, the target writes [`LESSON`] tokens alone after the first few rounds, and again
 //!   every [`LESSON_INTERVAL`] rounds. That gives the time that it takes for a token.
 //! - While the target writes alone, each stream ends in [`PROBE`] rounds of drafting. If drafting still does not pay,
-//!   the next stream is twice as long, to [`LONGEST_STREAM`]; where rounds are slow, so much longer that
+//!   the next stream is twice as long, to [`LONGEST_STREAM`]; where rounds are slow, it is longer still, so that
 //!   the rounds lose no more than [`PROBE_SHARE`] of the time. If it pays, drafting goes on, and the next stream will
 //!   be short again.
 //!
@@ -36,9 +36,9 @@ const PROBE_SHARE: f64 = 0.1;
 
 /// The weight that a stream leaves to those before it.
 const STREAM_MEMORY: f64 = 0.5;
-/// From so many gaps on, the longest is bounded.
+/// Number of gaps from which on the longest is bounded.
 const GAPS_TO_BOUND: u32 = 4;
-/// By so many times the mean of the others.
+/// Bound of the longest gap, as a multiple of the mean of the others.
 const LONGEST_GAP: f64 = 4.0;
 
 /// The end that writes next.
@@ -46,27 +46,27 @@ const LONGEST_GAP: f64 = 4.0;
 pub(super) enum Move {
     /// The draft model, for a round.
     Draft,
-    /// The target alone.
+    /// The target alone, for a number of tokens.
     Stream {
-        /// For so many tokens, at least 1.
+        /// Number of tokens that it writes, at least 1.
         tokens: u32,
     },
 }
 
-/// What is known of drafting when the choice is made.
+/// State of drafting when the choice is made.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Prospect {
     /// Tokens per unit of time as a multiple of the target alone; `None` while unknown.
     pub(super) speedup: Option<f64>,
-    /// Seconds of a round.
+    /// Time of a round, in seconds.
     pub(super) round: Option<f64>,
-    /// Whether more rounds would tell more of what drafting costs.
+    /// True if more rounds would improve the estimate of drafting's cost.
     pub(super) unsettled: bool,
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct Selection {
-    /// Drafting is being probed, for so many rounds so far; `None` while it is what is done.
+    /// Number of rounds of the current probe of drafting; `None` while drafting is the choice.
     probed: Option<u32>,
     /// Tokens of the next stream.
     next_stream: u32,
@@ -138,7 +138,8 @@ impl Selection {
         self.gaps.observe(STREAM_MEMORY, rest + longest.min(bound), f64::from(gaps));
     }
 
-    /// What to do next. The stream before has [ended](Self::end_stream), so that the prospect knows of it.
+    /// Decides which end writes next. The stream before has [ended](Self::end_stream), so that the prospect knows of
+    /// it.
     pub(super) fn next_move(&mut self, prospect: Prospect) -> Move {
         if self.stream.interrupted {
             self.stream.interrupted = false;

@@ -100,8 +100,8 @@ fn without_a_bonus_token_rounds_are_longer_or_not_worth_it() {
     assert!(settled(Bonus::Target, StopRule::Fixed, 0.9).speedup.unwrap() > 1.0);
 }
 
-/// The draft in the bonus token's place comes behind the one that ends the round by γ or by a rule that looks at each
-/// token. A rule that ends a round before a token ends it there.
+/// The draft that takes the place of the bonus token comes after the one that ends the round by γ or by a rule that
+/// looks at each token. A rule that ends a round before a token ends it there.
 #[test]
 fn a_drafted_bonus_token_is_one_draft_more() {
     let lengths = |stop, bonus| {
@@ -174,7 +174,7 @@ fn adaedl_stops_after_a_draft_that_is_too_uncertain() {
 #[test]
 fn specdec_stops_where_a_rejection_is_likely() {
     let mut controller = controller(StopRule::SpecDec { threshold: 0.5 });
-    // In every round anew: 1 − 0.8³ = 0.488, 1 − 0.8⁴ = 0.59.
+    // The same in every round: 1 − 0.8³ = 0.488, 1 − 0.8⁴ = 0.59.
     for _ in 0..2 {
         let advice = [0, 1, 2, 3]
             .map(|drafted| controller.consider(drafted, &Outlook { stop_score: Some(0.8), ..outlook(0.0, 0.0) }));

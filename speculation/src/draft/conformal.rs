@@ -24,11 +24,12 @@
 /// The parameters of C-SQS that concern the edge alone.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ThresholdParameters {
-    /// α: the mean dropped mass that is aimed at; in [0, 1).
+    /// Target α of the mean dropped mass; in [0, 1).
     pub target: f64,
-    /// η: how far a token moves the threshold; at least 0. At 0 it stays β₁, and nothing bounds what is dropped.
+    /// Step size η, by which a token moves the threshold; at least 0. At 0 it stays β₁, and nothing bounds what is
+    /// dropped.
     pub step: f64,
-    /// β₁; in [0, 1].
+    /// β₁, the first threshold; in [0, 1].
     pub initial: f64,
 }
 
@@ -49,18 +50,18 @@ pub(crate) struct Conformal {
     parameters: ThresholdParameters,
     /// β after the drafts of the round so far.
     threshold: f64,
-    /// For every draft of the round: β before it, and the mass it dropped.
+    /// Threshold β before each draft of the round, and the mass that the draft dropped.
     checkpoints: Vec<(f64, f64)>,
     /// The mass that the next token would have dropped, had it been drafted.
     undrafted: Option<f64>,
-    /// Whether the update of a bonus token is owed.
+    /// True while the update of a bonus token is owed.
     owes: bool,
     dropped_sum: f64,
     updates: usize,
 }
 
 impl Conformal {
-    /// At the start of a session.
+    /// A threshold at the start of a session.
     pub(crate) fn new(parameters: ThresholdParameters) -> Self {
         Self {
             parameters,
@@ -73,7 +74,7 @@ impl Conformal {
         }
     }
 
-    /// At the start of a generation: what an `earlier` one left, if it had the same parameters.
+    /// A threshold at the start of a generation: as an `earlier` one left it, if that had the same parameters.
     pub(crate) fn after(earlier: Option<&Self>, parameters: ThresholdParameters) -> Self {
         let earlier = earlier.filter(|earlier| earlier.parameters == parameters);
         earlier.cloned().unwrap_or_else(|| Self::new(parameters))
@@ -86,38 +87,39 @@ impl Conformal {
         self.forgive();
     }
 
-    /// β.
+    /// β, the current threshold.
     pub(crate) fn threshold(&self) -> f64 {
         self.threshold
     }
 
-    /// Whether the last verdict's bonus token waits for [`bonus`](Self::bonus).
+    /// True while the last verdict's bonus token waits for [`bonus`](Self::bonus).
     pub(crate) fn owes(&self) -> bool {
         self.owes
     }
 
-    /// A token was drafted, and its support dropped so much.
+    /// Counts a drafted token whose support dropped the mass `dropped`.
     pub(crate) fn drafted(&mut self, dropped: f64) {
         self.checkpoints.push((self.threshold, dropped));
         self.threshold = self.updated(self.threshold, dropped);
     }
 
-    /// The round ended before a token that would have dropped so much.
+    /// Notes that the round ended before a token that would have dropped the mass `dropped`.
     pub(crate) fn declined(&mut self, dropped: f64) {
         self.undrafted = Some(dropped);
     }
 
-    /// A token was committed without being sent, and its support would have dropped so much.
+    /// Counts a token that was committed without being sent. Its support would have dropped the mass `dropped`.
     pub(crate) fn passed(&mut self, dropped: f64) {
         self.bonus(dropped);
     }
 
-    /// The bonus token's distribution, if one is owed, will not be known: the target has written on alone.
+    /// Drops the update of a bonus token, if one is owed: the target has written on alone, so the token's distribution
+    /// will not be known.
     pub(crate) fn forgive(&mut self) {
         self.owes = false;
     }
 
-    /// The verdict: so many drafts are accepted, and a token was `added` after them, or none.
+    /// Counts a verdict: `accepted` drafts are accepted, and a token was `added` after them, or none.
     pub(crate) fn verdict(&mut self, accepted: usize, added: bool) {
         let drafted = self.checkpoints.len();
         // The distribution of the token that replaces a rejected draft is that draft's.
@@ -137,7 +139,7 @@ impl Conformal {
         }
     }
 
-    /// The bonus token's distribution is known, and its support drops so much.
+    /// Counts the bonus token, whose distribution is now known. Its support drops the mass `dropped`.
     pub(crate) fn bonus(&mut self, dropped: f64) {
         self.owes = false;
         self.dropped_sum += dropped;
@@ -155,7 +157,7 @@ impl Conformal {
         self.updates
     }
 
-    /// α, η and β₁.
+    /// The parameters α, η and β₁.
     pub(crate) fn parameters(&self) -> &ThresholdParameters {
         &self.parameters
     }

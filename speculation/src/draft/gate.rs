@@ -1,4 +1,4 @@
-//! Which tokens the edge commits without asking the cloud.
+//! The choice of tokens that the edge commits without asking the cloud.
 //!
 //! Before a round's first draft the edge may skip verification: tokens are drawn from S(q), which no scheme has cut or
 //! rounded since nothing of it travels, and committed at once. They go with the round that follows, so that one forward
@@ -20,9 +20,9 @@ use crate::control::policy_info::PolicyInfo;
 const ALPHA: f64 = 0.5;
 
 choices! {
-    /// What decides which tokens the edge commits without asking. All but `none` are lossy.
+    /// The names of the gates, which decide which tokens the edge commits without asking. All but `none` are lossy.
     GateName: PolicyInfo<Gate> {
-        /// [`Gate::Never`].
+        /// Name of [`Gate::Never`].
         None = PolicyInfo {
             name: "none",
             threshold: None,
@@ -33,7 +33,7 @@ choices! {
             options: &["maxInFlight"],
             of: |_| Gate::Never,
         },
-        /// [`Gate::Sprinter`].
+        /// Name of [`Gate::Sprinter`].
         Sprinter = PolicyInfo {
             name: "sprinter",
             threshold: Some(("τ", 0.5)),
@@ -45,7 +45,7 @@ choices! {
             options: &[],
             of: |threshold| Gate::Sprinter { threshold },
         },
-        /// [`Gate::TokenCascade`].
+        /// Name of [`Gate::TokenCascade`].
         TokenCascade = PolicyInfo {
             name: "token-cascade",
             threshold: Some(("α", ALPHA)),
@@ -57,7 +57,7 @@ choices! {
             options: &[],
             of: |alpha| Gate::TokenCascade { alpha: alpha.unwrap_or(ALPHA) },
         },
-        /// [`Gate::SequenceCascade`].
+        /// Name of [`Gate::SequenceCascade`].
         SequenceCascade = PolicyInfo {
             name: "sequence-cascade",
             threshold: Some(("α", ALPHA)),
@@ -69,7 +69,7 @@ choices! {
             options: &[],
             of: |alpha| Gate::SequenceCascade { alpha: alpha.unwrap_or(ALPHA), confidence: Confidence::Mean },
         },
-        /// [`Gate::SequenceCascade`] by the paper's confidence.
+        /// Name of [`Gate::SequenceCascade`] with the paper's confidence.
         SequenceProduct = PolicyInfo {
             name: "sequence-product",
             threshold: Some(("α", ALPHA)),
@@ -83,7 +83,7 @@ choices! {
     }
 }
 
-/// A policy.
+/// A policy that lets tokens skip verification.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub enum Gate {
     /// Every token is verified.
@@ -94,40 +94,40 @@ pub enum Gate {
     /// paper's but for the bonus token that follows an accepted draft; a larger γ has more tokens after the one in
     /// doubt verified.
     Sprinter {
-        /// τ: the score from which on a token passes; `None` for the one that the gate was trained for.
+        /// Score τ from which on a token passes; `None` for the one that the gate was trained for.
         threshold: Option<f64>,
     },
     /// Token cascade with Chow's rule (Narasimhan et al., Algorithm 2, eq. 2): a token passes while max q ≥ 1 − α;
     /// where it is below, the target writes the token. Nothing is drafted.
     TokenCascade {
-        /// α.
+        /// α of the rule: a token passes while max q ≥ 1 − α.
         alpha: f64,
     },
     /// Sequence cascade with Chow's rule (eq. 1): the edge writes the whole text and keeps it if its confidence, from
     /// its tokens' probabilities under the draft model's own q, before S(·), is at least 1 − α; otherwise the target
-    /// writes it anew.
+    /// writes the text instead.
     SequenceCascade {
-        /// α.
+        /// α of the rule: a text is kept if its confidence is at least 1 − α.
         alpha: f64,
-        /// What is compared with 1 − α.
+        /// The confidence that is compared with 1 − α.
         confidence: Confidence,
     },
 }
 
-/// How sure a draft model is of a text, from the probabilities of its tokens.
+/// A draft model's confidence in a text, from the probabilities of its tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Confidence {
-    /// Their geometric mean, which texts of any length can be compared by.
+    /// Geometric mean of the probabilities, by which texts of any length can be compared.
     Mean,
-    /// Their product, the text's own probability (eq. 1). It falls with every token, whatever the text is worth: below
-    /// 10⁻¹⁶ only α = 1 keeps a text.
+    /// Product of the probabilities, which is the text's own (eq. 1). 1). It falls with every token, whatever the text
+    /// is worth: below 10⁻¹⁶ only α = 1 keeps a text.
     Product,
 }
 
-/// What is to become of a token. It is decided before the token is drawn, but where the gate sees it.
+/// The decision on a token, made before the token is drawn unless the gate sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Doubt {
-    /// It passes.
+    /// It passes without verification.
     None,
     /// It is drafted, and verified.
     Verify,
@@ -136,23 +136,23 @@ pub(crate) enum Doubt {
 }
 
 impl Gate {
-    /// Whether nothing is ever drafted: tokens pass or are the target's.
+    /// True if nothing is ever drafted: tokens pass or are the target's.
     pub fn is_cascade(&self) -> bool {
         matches!(self, Gate::TokenCascade { .. } | Gate::SequenceCascade { .. })
     }
 
-    /// γ of the paper that it is from, if that has one: SPRINTER verifies the token in doubt and no other.
+    /// Draft length γ of the gate's paper, if it has one: SPRINTER verifies the token in doubt and no other.
     pub fn draft_length(&self) -> Option<u32> {
         matches!(self, Gate::Sprinter { .. }).then_some(1)
     }
 
-    /// Whether it decides by the token that is drawn, and not by what comes before it alone.
+    /// True if the gate decides by the token that is drawn, and not only by what comes before it.
     pub(crate) fn sees_token(&self, heads: Option<&Heads>) -> bool {
         matches!(self, Gate::Sprinter { .. }) && heads.is_some_and(Heads::gate_sees_token)
     }
 
-    /// What becomes of a token from its hidden state, from what is seen of it where the gate
-    /// [sees it](Self::sees_token), and from `peak`, max q.
+    /// Decides on a token from its hidden state, from its features where the gate [sees it](Self::sees_token), and from
+    /// `peak`, max q.
     pub(crate) fn doubt(
         &self,
         heads: Option<&Heads>,
@@ -172,10 +172,10 @@ impl Gate {
     }
 }
 
-/// What a sequence cascade has written and not yet shown.
+/// Text that a sequence cascade has written and not yet shown.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Held {
-    /// Tokens, as a count.
+    /// The number of its tokens.
     pub tokens: usize,
     log_probability: f64,
 }

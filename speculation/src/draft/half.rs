@@ -34,7 +34,7 @@ pub fn quantize(support: &Support) -> Result<DraftDist, DistError> {
 /// Rounds every probability of a distribution to f16 (dense, DSSD). Tokens rounded to zero have no place.
 ///
 /// # Errors
-/// [`DistError::Empty`] if there are so many that all are.
+/// [`DistError::Empty`] if all tokens are rounded to zero.
 pub fn quantize_all(q: &Distribution<'_>) -> Result<DraftDist, DistError> {
     // Room that is not written to costs nothing, and growing over all of a vocabulary does.
     let room = || Vec::with_capacity(q.vocab_size() as usize);

@@ -16,43 +16,43 @@
 
 use crate::sample::Distribution;
 
-/// What a head may see of a token x that was drawn from q = S(draft), besides the hidden state.
+/// Features of a token x drawn from q = S(draft) that a head may see besides the hidden state.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TokenFeatures([f32; TokenFeatures::COUNT]);
 
 impl TokenFeatures {
-    /// How many numbers they are.
+    /// Number of features of a token.
     pub const COUNT: usize = 3;
 
-    /// ln q(x), H(q) in nats, and max q. `id` is a token that `q` has.
+    /// Makes the features of a token `id` that `q` has: ln q(x), H(q) in nats, and max q.
     pub fn of(q: &Distribution<'_>, id: u32) -> Self {
         let peak = q.most_likely(1).first().map_or(0.0, |&id| q.probability(id));
         Self([q.probability(id).ln(), q.entropy(), peak].map(|number| number as f32))
     }
 
-    /// As they are weighed, in the order of [`of`](Self::of).
+    /// The features as they are weighed, in the order of [`of`](Self::of).
     pub fn numbers(&self) -> &[f32] {
         &self.0
     }
 }
 
-/// Why numbers do not make a head.
+/// Error of numbers that do not make a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeadError {
-    /// No weights.
+    /// The head has no weights.
     #[error("a head needs weights")]
     Empty,
     /// A weight or the bias is NaN or infinite.
     #[error("the head is not finite (first at {index}; the bias comes last)")]
     NotFinite {
-        /// Which number; the bias has the index after the weights', then come those of the token.
+        /// Index of the number. The bias has the index after the weights', then come those of the token.
         index: usize,
     },
     /// The token has other numbers.
     #[error("the head weighs {found} numbers of a token, not {}", TokenFeatures::COUNT)]
     Token {
-        /// How many the head weighs.
+        /// The number of features that the head weighs.
         found: usize,
     },
     /// The head is for hidden states of another width.
@@ -68,11 +68,12 @@ pub enum HeadError {
 /// σ(w·h + b), or σ(w·h + b + u·t) with t of a token: a probability.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Head {
-    /// w; not empty, finite.
+    /// The weights w; not empty, finite.
     weights: Vec<f32>,
-    /// b; finite.
+    /// The bias b, a finite number.
     bias: f32,
-    /// u, finite, as many as [`TokenFeatures`] has; empty if the head does not see the token.
+    /// The weights u of the token's features, finite, as many as [`TokenFeatures`] has; empty if the head does not see
+    /// the token.
     token: Vec<f32>,
 }
 
@@ -83,7 +84,7 @@ pub struct Heads {
     pub gate: Option<Head>,
     /// SpecDec++'s stop head, if there is one.
     pub stop: Option<Head>,
-    /// τ: the gate passes a token at this score and above. The paper takes ½.
+    /// Score τ at which and above which the gate passes a token. The paper takes ½.
     pub threshold: f64,
 }
 
@@ -108,7 +109,7 @@ impl Head {
         }
     }
 
-    /// Whether it has to be told of the token.
+    /// True if the head needs the token's features.
     pub fn sees_token(&self) -> bool {
         !self.token.is_empty()
     }
@@ -118,8 +119,8 @@ impl Head {
         self.weights.len()
     }
 
-    /// σ(w·h + b), in [0, 1], with no token. Summed in f64 from the first element on, so that it has the same bits
-    /// everywhere but for what `exp` differs in. NaN if `hidden` has one.
+    /// The score σ(w·h + b), in [0, 1], without a token. Summed in f64 from the first element on, so that it has the
+    /// same bits everywhere but for what `exp` differs in. NaN if `hidden` has one.
     ///
     /// # Panics
     /// If `hidden` is not as wide as the head; `Heads::check_width` finds that beforehand.
@@ -127,8 +128,8 @@ impl Head {
         self.score_of(hidden, &[])
     }
 
-    /// σ(w·h + b + u·t), with t the [`numbers`](TokenFeatures::numbers) of a token; those that are missing count as 0.
-    /// Otherwise as [`score`](Self::score).
+    /// The score σ(w·h + b + u·t), with t the [`numbers`](TokenFeatures::numbers) of a token; those that are missing
+    /// count as 0. Otherwise as [`score`](Self::score).
     ///
     /// # Panics
     /// As [`score`](Self::score).
@@ -142,19 +143,19 @@ impl Head {
 }
 
 impl Heads {
-    /// Whether the gate sees the token.
+    /// True if the gate sees the token.
     pub(crate) fn gate_sees_token(&self) -> bool {
         self.gate.as_ref().is_some_and(Head::sees_token)
     }
 
-    /// Whether the stop head sees the token.
+    /// True if the stop head sees the token.
     pub(crate) fn stop_sees_token(&self) -> bool {
         self.stop.as_ref().is_some_and(Head::sees_token)
     }
 
-    /// Whether the gate lets the token drawn from this hidden state pass without the target: its score is at least
-    /// `threshold`, or τ where that is `None` (SPRINTER, Algorithm 2). `token` is what it sees of it. `false` without a
-    /// gate, for a score that is NaN, and where the gate sees the token and is not shown it.
+    /// True if the gate lets the token drawn from this hidden state pass without the target: its score is at least
+    /// `threshold`, or τ where that is `None` (SPRINTER, Algorithm 2). `token` has the features that the gate may see.
+    /// `false` without a gate, for a score that is NaN, and where the gate sees the token and is not shown it.
     ///
     /// # Panics
     /// As [`Head::score`].
@@ -166,7 +167,7 @@ impl Heads {
         })
     }
 
-    /// Checks that the heads are for hidden states of so many numbers.
+    /// Checks that the heads are for hidden states of `hidden` numbers.
     pub(crate) fn check_width(&self, hidden: usize) -> Result<(), HeadError> {
         match self.gate.iter().chain(&self.stop).map(Head::width).find(|&head| head != hidden) {
             Some(head) => Err(HeadError::Width { head, hidden }),

@@ -23,7 +23,7 @@ pub fn quantize(support: &Support, resolution: u32) -> Result<DraftDist, DistErr
     DraftDist::new(ids, counts)
 }
 
-/// How many tokens of a support may have a count at a resolution of ℓ, at most: 2ℓ, the most likely ones.
+/// Largest number of tokens of a support that may have a count at a resolution of ℓ: 2ℓ, the most likely ones.
 ///
 /// At most 2ℓ have ℓ·q̃ ≥ ½, hence b′ ≥ 1. Where their b′ are too few, by d, they are at most ℓ − d; of the others,
 /// whose ζ is −ℓ·q̃, the d most likely get a unit.
@@ -31,7 +31,7 @@ pub(crate) fn most_listed(resolution: u32) -> u32 {
     resolution.saturating_mul(2)
 }
 
-/// `mass` is that of the whole support.
+/// Counts of a support that add up to the resolution; `mass` is that of the whole support.
 fn counts(probabilities: &[f64], mass: f64, resolution: u32) -> Vec<u32> {
     let scaled = |i: usize| f64::from(resolution) * probabilities[i] / mass;
     let mut counts: Vec<u32> = (0..probabilities.len()).map(|i| (scaled(i) + 0.5).floor() as u32).collect();
@@ -108,7 +108,7 @@ mod tests {
             prop_assert!(total <= weights.len() as f64 / 2.0 + 1e-6, "total {}", total);
         }
 
-        /// What is not listed would have no count.
+        /// Tokens that are not listed would have no count.
         #[test]
         fn the_most_likely_are_enough(
             weights in prop::collection::vec(1e-6f64..1.0, 1..80), flat in any::<bool>(), resolution in 1u32..12,

@@ -1,4 +1,4 @@
-//! Which tokens of a distribution are kept (Bhattacharjee et al., §2–3).
+//! Supports of distributions: the tokens that are kept (Bhattacharjee et al., §2–3).
 
 use crate::sample::Distribution;
 
@@ -7,9 +7,9 @@ use crate::sample::Distribution;
 /// Tokens that rounding to integers is sure to leave without a count need not be listed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Support {
-    /// Ascending.
+    /// Token ids in ascending order.
     pub ids: Vec<u32>,
-    /// One for each id, above zero.
+    /// Probability of each id, above zero.
     pub probabilities: Vec<f64>,
     /// The mass of all tokens of the support, listed or not.
     pub mass: f64,
@@ -18,7 +18,7 @@ pub struct Support {
 }
 
 impl Support {
-    /// Of tokens that are all listed.
+    /// A support whose tokens are all listed.
     pub fn new(ids: Vec<u32>, probabilities: Vec<f64>) -> Self {
         Self { mass: probabilities.iter().sum(), size: ids.len() as u32, ids, probabilities }
     }
@@ -50,7 +50,7 @@ impl Support {
     }
 }
 
-/// QS: every token with any mass. Listed are the `most` most likely. Ties go to the smaller id.
+/// The support of QS: every token with any mass. Listed are the `most` most likely. Ties go to the smaller id.
 pub(crate) fn all_listing(q: &Distribution<'_>, most: u32) -> Support {
     Support { mass: 1.0, size: q.vocab_size(), ..top_k(q, most) }
 }

@@ -17,25 +17,25 @@ use crate::{
     sample::{Distribution, LogitsError, Randomness},
 };
 
-/// Why no token can be drafted from these logits.
+/// Error of logits from which no token can be drafted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DraftError {
     /// The draft model's logits are unusable.
     #[error("the draft model's output is unusable: {0}")]
     Logits(#[from] LogitsError),
-    /// There is not one logit for each token.
+    /// The number of logits differs from the number of tokens.
     #[error("the draft model gave {found} logits for a vocabulary of {vocab_size}")]
     Length {
-        /// Logits of the row.
+        /// Number of logits in the row.
         found: usize,
-        /// V.
+        /// V, the size of the vocabulary.
         vocab_size: u32,
     },
-    /// A guess that the draft model chose by itself is no token, or there is none.
+    /// A guess that the draft model chose is outside of the vocabulary, or missing.
     #[error("the draft model chose no token of a vocabulary of {vocab_size}")]
     Choice {
-        /// V.
+        /// V, the size of the vocabulary.
         vocab_size: u32,
     },
     /// The hidden state is not what the heads were trained on.
@@ -43,7 +43,7 @@ pub enum DraftError {
     Hidden {
         /// Numbers of the hidden state.
         found: usize,
-        /// Those that the heads want.
+        /// Numbers that the heads want.
         expected: usize,
     },
     /// The quantized distribution is not one; follows from unusable logits only.
@@ -54,7 +54,7 @@ pub enum DraftError {
 /// A distribution that a token may be drawn from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Proposal {
-    /// q̂.
+    /// q̂, the distribution that the draft is drawn from.
     pub dist: DraftDist,
     /// Tokens that were kept, those that rounding left without mass included: the K of the scheme's code.
     pub support_size: u32,
@@ -62,7 +62,7 @@ pub struct Proposal {
     pub dropped_mass: f64,
 }
 
-/// q̂ of a scheme from S(q) = `q`. `threshold` is C-SQS's; other schemes have none.
+/// The distribution q̂ of a scheme from S(q) = `q`. `threshold` is C-SQS's; other schemes have none.
 ///
 /// # Errors
 /// If `q` has no mass.
@@ -94,8 +94,8 @@ pub fn propose(
     Ok(Proposal { support_size, dropped_mass: support.dropped_mass(), dist })
 }
 
-/// How many tokens of S(q), the most likely ones, [q̂](propose) may be made of, at most; `None`: all. Of the others
-/// nothing but the mass matters. `threshold` is C-SQS's, which no more than its reciprocal can reach.
+/// Largest number of tokens of S(q), the most likely ones, that [q̂](propose) may be made of; `None`: all. Of the
+/// others nothing but the mass matters. `threshold` is C-SQS's, which no more than its reciprocal can reach.
 pub(crate) fn most_kept(parameters: SchemeParameters, threshold: f64) -> Option<u32> {
     match (parameters.info().keeps, parameters.lattice_resolution()) {
         (Keeps::MostLikely, _) => Some(parameters.options().support_size),

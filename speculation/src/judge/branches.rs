@@ -1,6 +1,6 @@
 //! Guesses that form a tree: branches leave the line of a round's drafts, or one another, and one pass judges all.
 //!
-//! Under coupled drafting the target's choice at a position is the same whoever guessed what. So the judgement follows
+//! Under coupled drafting the target's choice at a position does not depend on the guesses. Thus the judgement follows
 //! its choices through the tree, and ends where no guess is the choice.
 
 use core::iter;
@@ -8,7 +8,7 @@ use core::iter;
 use crate::judge::types::{Branch, NextToken, Round};
 
 impl Round {
-    /// The same with branches.
+    /// This round with branches.
     #[must_use]
     pub fn with_branches(self, branches: Vec<Branch>) -> Self {
         Self { branches, ..self }
@@ -19,7 +19,7 @@ impl Round {
         self.drafts.len() + self.branch_rows()
     }
 
-    /// Number of guesses that it judges at the next so many tokens, those of its branches included.
+    /// Number of guesses that it judges at the next `tokens` tokens, those of its branches included.
     pub(crate) fn guesses_at(&self, tokens: usize) -> usize {
         let branched = self.branches.iter().map(|branch| branch.ids.len().min(tokens.saturating_sub(branch.from)));
         self.drafts.len().min(tokens) + branched.sum::<usize>()
@@ -48,7 +48,7 @@ impl Round {
         self.ancestry(line).last().map_or(accepted, |branch| accepted.min(branch.from))
     }
 
-    /// Which row of logits is behind so many guesses of a line.
+    /// Index of the row of logits after `guesses` guesses of a line.
     pub fn row(&self, line: usize, guesses: usize) -> usize {
         let mut line = line;
         while let Some(branch) = line.checked_sub(1).and_then(|index| self.branches.get(index)) {
@@ -67,8 +67,8 @@ impl Round {
         iter::successors(get(line), move |branch| get(branch.parent))
     }
 
-    /// Follows choices of the target through the tree: `choose(row, guesses)` is the one behind so many guesses, by
-    /// that row. Gives how many guesses were accepted, of which line, and the choice behind them.
+    /// Follows choices of the target through the tree: `choose(row, guesses)` gives the choice after that number of
+    /// guesses, by that row. Returns the number of accepted guesses, their line, and the choice after them.
     pub(super) fn follow<E>(
         &self,
         mut choose: impl FnMut(usize, usize) -> Result<u32, E>,
@@ -107,7 +107,8 @@ mod tests {
         Branch { parent, from, ids: ids.to_vec() }
     }
 
-    /// 1 2 3, and in place of 2: 4 5, of 5: 6, of 1: 7 and behind 3: 0 4. Rows: behind the text and each of these.
+    /// Drafts 1 2 3 with branches: 4 5 in place of 2, 6 in place of 5, 7 in place of 1, and 0 4 after 3. Rows: after
+    /// the text and each of these.
     fn tree(seed: u64) -> Round {
         let branches = vec![branch(0, 1, &[4, 5]), branch(1, 2, &[6]), branch(0, 0, &[7]), branch(0, 3, &[0, 4])];
         Round::ahead(WARM, seed, POSITION, vec![1, 2, 3]).with_branches(branches)

@@ -2,7 +2,7 @@
 //!
 //! | file | what it decides |
 //! |---|---|
-//! | `types` | what is judged, and what is said of it: `Round`, `Judgement` |
+//! | `types` | a round to be judged, and its judgement: `Round`, `Judgement` |
 //! | `verify` | a round by rows of the target's logits: [`judge`] |
 //! | `branches` | rounds whose drafts form a tree |
 //! | [`rules`], [`unscaled`] | the acceptance rules, and the statistics that some need of the draft model |

@@ -68,32 +68,32 @@ static TABLE: [RuleInfo; 16] = [
     cascade::ORACLE_DIFF,
 ];
 
-/// Why there is no such rule.
+/// Error of a rule's name, number or parameter.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuleError {
     /// No rule has this name.
     #[error("there is no acceptance rule {name:?}; there are {}", names())]
     Name {
-        /// As it was given.
+        /// The name that was given.
         name: String,
     },
     /// No rule has this number on the wire.
     #[error("there is no acceptance rule number {number}; the largest is {}", TABLE.len() - 1)]
     Number {
-        /// As it was received.
+        /// The number that was received.
         number: u8,
     },
     /// The parameter is not in the rule's range, at the precision of f32 in which it travels.
     #[error("{symbol} of the acceptance rule {rule} is in {range}, not {value}")]
     Parameter {
-        /// The rule's name.
+        /// The name of the acceptance rule.
         rule: &'static str,
         /// The parameter's symbol.
         symbol: &'static str,
-        /// What is allowed.
+        /// The range of the parameter.
         range: Range,
-        /// As it was given.
+        /// The value that was given.
         value: f64,
     },
 }
@@ -105,9 +105,9 @@ fn names() -> String {
 /// A rule with its parameter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rule {
-    /// Its row of the table.
+    /// The row of the rule in the table.
     number: u8,
-    /// In the row's range.
+    /// The parameter, in the row's range.
     parameter: f32,
 }
 
@@ -147,22 +147,22 @@ impl Rule {
         Ok(rule)
     }
 
-    /// Its number on the wire.
+    /// The rule's number on the wire.
     pub fn number(&self) -> u8 {
         self.number
     }
 
-    /// Its parameter; an f32, in which it travels.
+    /// The rule's parameter; an f32, in which it travels.
     pub fn parameter(&self) -> f64 {
         f64::from(self.parameter)
     }
 
-    /// As users say it.
+    /// The name that users write.
     pub fn name(&self) -> &'static str {
         self.info().name
     }
 
-    /// Its row of the table.
+    /// The row of the rule in the table.
     pub fn info(&self) -> &'static RuleInfo {
         &TABLE[usize::from(self.number)]
     }
@@ -172,24 +172,24 @@ impl Rule {
         &TABLE
     }
 
-    /// Whether this is the exact rule. Others may be exact at some parameter, but do not promise it.
+    /// True if this is the exact rule. Others may be exact at some parameter, but do not promise it.
     pub fn is_exact(&self) -> bool {
         self.number == Self::EXACT.number
     }
 
-    /// What it needs of the draft model's unscaled distribution. The same at all temperatures.
+    /// The part of the draft model's unscaled distribution that the rule needs, the same at all temperatures.
     pub fn need(&self) -> Need {
         self.info().need
     }
 
-    /// Whether a token follows a round of which all drafts are accepted: drawn from p, as exact and bild have it. The
-    /// other rules' bonus token is distributed as π, which needs q̂ there: it is the round's last draft, and nothing
+    /// True if a token drawn from p follows a round whose drafts are all accepted, as with exact and bild. The bonus
+    /// token of the other rules is distributed as π, which needs q̂ there: it is the round's last draft, and nothing
     /// follows.
     pub fn has_bonus(&self) -> bool {
         self.info().has_bonus
     }
 
-    /// What happens at a drafted position.
+    /// Decides on a drafted position: to keep, to draw or to replace.
     ///
     /// # Panics
     /// If the position's statistic is there, but is not what the rule [needs](Self::need).

@@ -1,8 +1,8 @@
 //! Verification without rows of logits: of p, the target's distribution, single probabilities and samples are all there
 //! is.
 //!
-//! So it is where the target is behind somebody else's interface. An engine tells the probability that a prompt's
-//! tokens had, and writes tokens; it does not hand out all V numbers. Exact verification needs no more:
+//! This is the case where the target runs in another project's engine. The engine reports the probabilities of a
+//! prompt's tokens, and writes tokens; it does not return all V numbers. Exact verification needs no more:
 //!
 //! 1. Draft x is accepted with probability min(1, p(x)/q̂(x)), which takes p(x) alone: [`accepted`].
 //! 2. At the first rejection the token is drawn from norm(max(0, p − q̂)). That is p thinned: a sample y of p is kept
@@ -23,10 +23,10 @@
 //!
 //! Where not even p(x) can be had there is [`matching`]: whatever engine samples from whatever p, its own sample y at
 //! each drafted position is what is committed, and the round goes on while y = x. The committed token is a sample of p
-//! by construction, so this is exact for every p and every q̂, which nobody needs to know; a draft is accepted with
+//! by construction, so this is exact for every p and every q̂, which need not be known; a draft is accepted with
 //! probability Σ q̂(x)·p(x) in place of Σ min(q̂(x), p(x)).
 //!
-//! Where the target's text comes by itself, token after token, its samples are there already: [`streamed`].
+//! Where the target writes its text continuously, token after token, its samples are there already: [`streamed`].
 
 use outrider_codec::distribution::{DraftDist, DraftToken};
 
@@ -46,7 +46,7 @@ pub fn accepted(drafts: &[DraftToken], probabilities: &[f64], randomness: &mut R
     drafts.iter().zip(probabilities).take_while(accepts).count()
 }
 
-/// Whether a sample of p survives against q̂: with probability max(0, 1 − q/p).
+/// Decides if a sample of p survives against q̂, which it does with probability max(0, 1 − q/p).
 pub fn survives(p: f64, q: f64, randomness: &mut Randomness) -> bool {
     randomness.unit() * p < p - q
 }
@@ -69,11 +69,12 @@ pub fn matching(round: &Round, own: &[u32]) -> Judgement {
     own.get(accepted).map_or(Judgement { accepted, ..Judgement::default() }, |&token| round.settle(accepted, token))
 }
 
-/// The judgement of a round by what the target has `written` behind its text so far; `None` if that does not suffice.
+/// The judgement of a round by the tokens that the target has `written` after its text so far; `None` if they do not
+/// suffice.
 ///
-/// Of guesses ahead so many are accepted as were written, but for the last token that has come: it is what follows. So
-/// tokens never wait for those behind them. Other rounds are judged to their end, or to the first rejection. Behind an
-/// accepted one of `eos_ids` nothing is waited for: whatever stands behind a text's end is dropped.
+/// Guesses ahead are accepted as far as they equal these tokens, except the last token that has come: it is what
+/// follows. Thus tokens never wait for later ones. Other rounds are judged to their end, or to the first rejection.
+/// After an accepted token of `eos_ids` nothing is waited for: anything after the end of a text is dropped.
 pub fn streamed(round: &Round, written: &[u32], eos_ids: &[u32]) -> Option<Judgement> {
     let accepted_of = |ids: &[u32], most: usize| ids.iter().zip(&written[..most]).take_while(|(a, b)| a == b).count();
     if round.is_guessed {
@@ -93,7 +94,7 @@ pub fn streamed(round: &Round, written: &[u32], eos_ids: &[u32]) -> Option<Judge
     written.get(accepted).or(end).map(|&token| round.settle(accepted, token))
 }
 
-/// q̂(id).
+/// q̂(id), the probability of a token.
 fn probability(dist: &DraftDist, id: u32) -> f64 {
     f64::from(dist.count(id)) / f64::from(dist.total())
 }
@@ -135,7 +136,7 @@ mod tests {
         assert_eq!(written(&[5, 6], &[5, 8]), Some(token(1, 8)));
         assert_eq!((written(&[5, 6], &[5, 6]), written(&[5, 6], &[5]), written(&[], &[])), (None, None, None));
         assert_eq!(written(&[], &[9, 1]), Some(token(0, 9)));
-        // Nobody writes on behind the end of a text.
+        // The target writes nothing after the end of a text.
         assert_eq!((written(&[5, 9], &[5, 9]), written(&[9, 5], &[9])), (Some(token(2, 9)), Some(token(1, 9))));
         let continued = Round { continued: true, ..round(&[5, 6]) };
         assert_eq!(streamed(&continued, &[5, 6], &[9]), Some(Judgement { accepted: 2, ..Judgement::default() }));
@@ -145,11 +146,11 @@ mod tests {
         }
     }
 
-    /// No token waits for one behind it, and none is said to be accepted that has not been compared.
+    /// No token waits for a later one, and none counts as accepted before it was compared.
     #[test]
     fn guesses_are_judged_as_far_as_the_text_has_come() {
         let sampling = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
-        // 1 2 3, in place of 2: 4 5, behind 3: 6.
+        // 1 2 3, in place of 2: 4 5, after 3: 6.
         let branches =
             vec![Branch { parent: 0, from: 1, ids: vec![4, 5] }, Branch { parent: 0, from: 3, ids: vec![6] }];
         let round = Round::ahead(sampling, 1, 7, vec![1, 2, 3]).with_branches(branches);

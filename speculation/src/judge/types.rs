@@ -1,7 +1,8 @@
 //! A round to be judged and its judgement, as values.
 //!
-//! Whoever knows the target's distribution gives the same [`Judgement`] of a [`Round`]: [`judge`](super::judge) in
-//! `verify.rs` on rows of logits, a device where its logits are, a gateway by what an engine tells it.
+//! Every judge that knows the target's distribution gives the same [`Judgement`] of a [`Round`]:
+//! [`judge`](super::judge) in `verify.rs` from rows of logits, a device from the logits in its memory, a gateway from
+//! an engine's answers.
 
 use outrider_codec::{
     frame::{SamplingParameters, TargetDist},
@@ -16,24 +17,24 @@ use crate::{
 /// Drafts to be judged, with all that the judgement depends on besides the target's logits.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Round {
-    /// Parameters of S(·).
+    /// Parameters of the sampling transform S(·).
     pub sampling: SamplingParameters,
-    /// Acceptance rule.
+    /// The rule by which drafts are accepted.
     pub rule: Rule,
     /// Uplink scheme; `None` where the target writes the text alone.
     pub scheme: Option<SchemeParameters>,
     /// Drafts in order; none where the target writes one token.
     pub drafts: Drafts,
-    /// What may follow in place of drafts, or behind the last; only where these are ids.
+    /// Alternatives to drafts, or guesses after the last one; only where drafts are ids.
     pub branches: Vec<Branch>,
     /// Statistics that the rule needs, one a draft; none if it needs none.
     pub statistics: Vec<Statistic>,
-    /// Whether another round goes on from the last draft, so that no bonus token follows it.
+    /// True if another round goes on from the last draft, so that no bonus token follows it.
     pub continued: bool,
-    /// Whether the drafts are guesses ahead of the text. Who sees the text come may judge some of them; the others are
-    /// judged by the next pass.
+    /// True if the drafts are guesses ahead of the text. A judge that sees the text arrive may judge some of them; the
+    /// next pass judges the others.
     pub is_guessed: bool,
-    /// Whether the edge is told what the drafts were judged by.
+    /// True if the edge receives the distributions that the drafts were judged by.
     pub evidence: bool,
     /// Length of the text before the round, which is the position of its first draft.
     pub position: usize,
@@ -61,9 +62,9 @@ pub struct Judgement {
     pub accepted: usize,
     /// The line that they are of: 0 for the drafts of the round, n for its n-th branch.
     pub branch: usize,
-    /// The token after it.
+    /// The token that follows the accepted drafts.
     pub next: NextToken,
-    /// What the accepted drafts and the first rejected one were judged by, if evidence is wanted.
+    /// The distributions by which the accepted drafts and the first rejected one were judged, if evidence is wanted.
     pub judged: Vec<Judged>,
 }
 
@@ -84,22 +85,22 @@ pub enum NextToken {
     },
 }
 
-/// What a draft was judged by.
+/// The distribution by which a draft was judged, with its distance from q̂.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judged {
     /// Probability that a draft is rejected here, before it is drawn; 0 where the cloud does not have q̂.
     pub rejection: f64,
     /// Total variation between the distribution of the token committed here and p; 0 where the cloud does not have q̂.
     pub divergence: f64,
-    /// p.
+    /// p, the target's distribution.
     pub target: TargetDist,
 }
 
-/// Why a judgement cannot be one of the round that it was handed in for.
+/// Error of a judgement that cannot be one of the round that it was handed in for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JudgementError {
-    /// More drafts are accepted than there are, or drafts of a branch that is none.
+    /// More drafts are accepted than there are, or drafts of a branch that does not exist.
     #[error("{accepted} of {drafts} drafts were accepted")]
     Accepted {
         /// Drafts that were accepted.
@@ -110,9 +111,9 @@ pub enum JudgementError {
     /// A token is outside the vocabulary.
     #[error("token {id} is outside the vocabulary of {vocab_size}")]
     Token {
-        /// The token.
+        /// The id outside of the vocabulary.
         id: u32,
-        /// V.
+        /// V, the size of the vocabulary.
         vocab_size: u32,
     },
     /// A distribution's ids do not ascend, or its probabilities are not above zero.
@@ -131,19 +132,19 @@ pub enum JudgementError {
     Evidence {
         /// Drafts that come with it.
         found: usize,
-        /// Drafts that should.
+        /// Drafts that should come with it.
         expected: usize,
     },
 }
 
 impl Round {
-    /// Guesses at a text that the shared noise makes, behind `position` tokens of it.
+    /// Guesses at a text that the shared noise makes, after `position` tokens of it.
     pub fn ahead(sampling: SamplingParameters, seed: u64, position: usize, guesses: Vec<u32>) -> Self {
         let (scheme, drafts) = (Some(SchemeParameters::Coupled), Drafts::Ids(guesses));
         Self { scheme, drafts, is_guessed: true, ..Self::alone(sampling, seed, position) }
     }
 
-    /// A token that the target writes alone, behind a text of `position` tokens.
+    /// A token that the target writes alone, after a text of `position` tokens.
     pub fn alone(sampling: SamplingParameters, seed: u64, position: usize) -> Self {
         let mut randomness = Randomness::new(seed, End::Cloud);
         randomness.begin_round(position);
@@ -163,7 +164,7 @@ impl Round {
         }
     }
 
-    /// Whether a token of the target's follows where all drafts are accepted.
+    /// True if a token of the target follows where all drafts are accepted.
     pub fn has_bonus(&self) -> bool {
         self.drafts.is_empty() || self.rule.has_bonus() && !self.continued
     }
@@ -174,7 +175,7 @@ impl Round {
         self.drafts.len() + usize::from(self.has_bonus())
     }
 
-    /// Whether the edge draws what takes a rejected draft's place.
+    /// True if the edge draws the token that replaces a rejected draft.
     fn edge_resamples(&self) -> bool {
         matches!(self.drafts, Drafts::Probabilities(_))
     }
@@ -184,12 +185,12 @@ impl Round {
         self.scheme.and_then(|scheme| scheme.samples()).map_or(0, usize::from)
     }
 
-    /// Whether both ends choose with the noise of the position.
+    /// True if both ends choose with the shared noise of the position.
     pub(super) fn is_coupled(&self) -> bool {
         self.scheme.is_some_and(|scheme| scheme.sends() == Sends::Ids)
     }
 
-    /// The judgement that accepts a prefix, where `token` is all that is known of the target behind it.
+    /// The judgement that accepts a prefix, where `token` is all that is known of the target after it.
     pub fn settle(&self, accepted: usize, token: u32) -> Judgement {
         let rejects = accepted < self.drafts.len();
         let next = if rejects && self.edge_resamples() {
@@ -203,7 +204,7 @@ impl Round {
         Judgement { accepted, next, ..Judgement::default() }
     }
 
-    /// Checks a judgement that somebody hands in for this round.
+    /// Checks a judgement that was handed in for this round.
     ///
     /// # Errors
     /// If no logits could have led to it.

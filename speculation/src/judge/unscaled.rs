@@ -19,17 +19,17 @@ use crate::{
     sample::Distribution,
 };
 
-/// Why a rule cannot be used with a scheme.
+/// Error of a rule that cannot be used with a scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{rule} needs the draft distribution, which {scheme} does not send; there, only the exact rule can be used")]
 pub struct Incompatible {
-    /// The rule's name.
+    /// The name of the acceptance rule.
     pub rule: &'static str,
-    /// The scheme's name.
+    /// The name of the uplink scheme.
     pub scheme: &'static str,
 }
 
-/// Whether the scheme sends what the rule needs.
+/// Checks that the scheme sends what the rule needs.
 ///
 /// # Errors
 /// If it does not: all rules but the exact one need q̂.
@@ -41,21 +41,21 @@ pub fn check(rule: &Rule, scheme: SchemeParameters) -> Result<(), Incompatible> 
     }
 }
 
-/// Whether S(·) leaves every distribution as it is.
+/// True if S(·) leaves every distribution unchanged.
 pub fn is_neutral(sampling: &SamplingParameters) -> bool {
     *sampling == SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 }
 }
 
-/// How the statistics of a generation travel.
+/// Encoding of a generation's statistics on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transport {
     need: Need,
-    /// As what they are sent, if they are.
+    /// The kind of the statistics that are sent; `None` if none are.
     kind: Option<StatisticKind>,
 }
 
 impl Transport {
-    /// Both ends know the rule, the sampling parameters and the scheme, and so whether anything is sent.
+    /// The encoding that both ends derive from the rule, the sampling parameters and the scheme.
     pub fn new(rule: &Rule, sampling: &SamplingParameters, scheme: SchemeParameters) -> Self {
         let need = rule.need();
         let kind = match need {
@@ -66,7 +66,7 @@ impl Transport {
         Self { need, kind: kind.filter(|_| !(is_neutral(sampling) && scheme == SchemeParameters::Dense)) }
     }
 
-    /// Whether statistics travel. Where they do not q̂ stands for q, which must then have been made at T = 1.
+    /// True if statistics travel. Where they do not q̂ stands for q, which must then have been made at T = 1.
     pub fn sends(&self) -> bool {
         self.kind.is_some()
     }
@@ -87,7 +87,7 @@ impl Transport {
         }
     }
 
-    /// What was sent before the drafts of a payload, and the rest.
+    /// Splits a payload into the statistics before its drafts and the rest.
     ///
     /// # Errors
     /// If the payload is too short, or a number is none that a distribution has.
@@ -98,10 +98,10 @@ impl Transport {
         }
     }
 
-    /// A statistic for every draft: what was `sent`, or what follows from q̂.
+    /// One statistic for every draft: the one that was `sent`, or the one that follows from q̂.
     ///
     /// # Errors
-    /// If there is not one number for every id of q̂ where the rule needs so many.
+    /// If there is not one number for every id of q̂ where the rule needs one for each.
     pub fn complete(&self, sent: Vec<Vec<u16>>, drafts: &Drafts) -> Result<Vec<Statistic>, DecodeError> {
         let Drafts::Distributions(tokens) = drafts else { return Ok(Vec::new()) };
         let Some(kind) = self.kind else {

@@ -30,7 +30,7 @@ use crate::{
     theory::total_variation,
 };
 
-/// Judges a round by as many rows of V logits as it [needs](Round::rows), and behind them those of its
+/// Judges a round by the [rows](Round::rows) of V logits that it needs, followed by those of its
 /// [branches](Round::branch_rows). These may be left out together: then the branches count for nothing.
 ///
 /// The draws come in one order: one a draft until the first rejection, then those of the token that follows, or of
@@ -111,7 +111,8 @@ fn speculate(
     (!accepts).then(|| NextToken::Token(decision.replace(q, p, randomness)))
 }
 
-/// What the edge resamples from in place of a draft of which q̂(x) was sent, if it is rejected.
+/// The distribution that the edge resamples from, if a draft of which q̂(x) was sent is rejected; `None` if it is
+/// accepted.
 fn split(
     round: &Round,
     draft: &DraftProbability,
@@ -128,7 +129,7 @@ fn split(
 }
 
 impl Judged {
-    /// p alone, where the cloud does not have q̂. The edge can work out the rest.
+    /// Evidence with p alone, where the cloud does not have q̂. The edge can work out the rest.
     fn target(p: &Distribution<'_>) -> Self {
         Self { rejection: 0.0, divergence: 0.0, target: dssd::sparse(&p.dense()) }
     }

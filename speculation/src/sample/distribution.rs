@@ -9,8 +9,7 @@
 //! bound that no token they keep is below. Nothing sorts V numbers, and nothing keeps them.
 //!
 //! Probabilities are those of softmax within a relative error of 10⁻¹³, for V up to 2²⁴ and logits within 200·T of the
-//! largest, and 0 from 2⁻¹⁰²² on; they add up to 1 within V·2⁻⁵². Whoever asks for the same token is told the same
-//! number.
+//! largest, and 0 from 2⁻¹⁰²² on; they add up to 1 within V·2⁻⁵². The same token always gets the same number.
 
 use core::cell::OnceCell;
 
@@ -34,7 +33,7 @@ pub fn transform(logits: &[f32], parameters: &SamplingParameters) -> Result<Vec<
     Ok(Distribution::new(logits, parameters)?.dense())
 }
 
-/// What [`transform`] gives, as a function of the row of logits that it borrows.
+/// The distribution that [`transform`] gives, as a function of the row of logits that it borrows.
 #[derive(Debug, Clone)]
 pub struct Distribution<'a> {
     logits: &'a [f32],
@@ -44,27 +43,27 @@ pub struct Distribution<'a> {
     kept: Kept,
     /// The sum of the weights of each [`PIECE`] of the kept tokens.
     masses: Vec<f64>,
-    /// The sum of those.
+    /// The sum of the masses of all pieces.
     partition: f64,
     unscaled: OnceCell<Softmax>,
 }
 
-/// Which tokens top-k, top-p and temperature 0 keep. Tokens without weight may be among them.
+/// The tokens that top-k, top-p and temperature 0 keep. Tokens without weight may be among them.
 #[derive(Debug, Clone)]
 enum Kept {
-    /// All.
+    /// All tokens of the vocabulary.
     All,
-    /// Those up to a place in the [order].
+    /// The tokens up to a place in the [order].
     First {
         /// The key of the last one.
         last: u64,
-        /// All of them, ascending.
+        /// All tokens kept, ascending.
         ids: Vec<u32>,
     },
 }
 
 impl<'a> Distribution<'a> {
-    /// Of a row of V logits.
+    /// Makes the distribution of a row of V logits.
     ///
     /// # Errors
     /// If a logit is NaN or +∞, or all are −∞, or there is none.
@@ -116,7 +115,7 @@ impl<'a> Distribution<'a> {
         self.kept = Kept::First { last, ids };
     }
 
-    /// The second pass.
+    /// Makes the second pass, which adds up the weights.
     fn add_up(&mut self) {
         let (max, rate) = (f64::from(self.scan.max), self.rate);
         self.masses = match &self.kept {
@@ -129,12 +128,12 @@ impl<'a> Distribution<'a> {
         self.partition = self.masses.iter().sum();
     }
 
-    /// The row.
+    /// The row of logits, of length V.
     pub fn logits(&self) -> &'a [f32] {
         self.logits
     }
 
-    /// V.
+    /// V, the size of the vocabulary.
     pub fn vocab_size(&self) -> u32 {
         self.logits.len() as u32
     }
@@ -207,7 +206,7 @@ impl<'a> Distribution<'a> {
         self.most_likely(2).into_iter().find(|id| *id != first)
     }
 
-    /// Whether temperature 0 leaves one token.
+    /// True if temperature 0 leaves one token.
     pub(crate) fn is_greedy(&self) -> bool {
         self.rate == 0.0
     }
@@ -245,12 +244,12 @@ impl<'a> Distribution<'a> {
         }
     }
 
-    /// Draws a token.
+    /// Draws a token at random.
     pub fn draw(&self, randomness: &mut Randomness) -> u32 {
         self.without(&[]).at(randomness.unit())
     }
 
-    /// What is left of it without a few tokens, `ids`, ascending.
+    /// The distribution without a few tokens, `ids`, ascending.
     pub(crate) fn without<'b>(&'b self, ids: &'b [u32]) -> Rest<'b> {
         let mut masses = self.masses.clone();
         let mut from = 0;
@@ -338,14 +337,14 @@ impl<'a> Distribution<'a> {
 pub(crate) enum Weighed<'a> {
     /// A piece of the vocabulary.
     Piece {
-        /// Its first token.
+        /// The first token of the piece.
         first: u32,
-        /// Its largest weight.
+        /// The largest weight in the piece.
         largest: f64,
-        /// Its weights; 0 beyond the vocabulary.
+        /// The weights of the piece; 0 beyond the vocabulary.
         weights: &'a dyn Fn() -> [f64; PIECE],
     },
-    /// By ascending id.
+    /// A few tokens with their weights, by ascending id.
     Few(&'a [(u32, f64)]),
 }
 
@@ -353,7 +352,7 @@ pub(crate) enum Weighed<'a> {
 #[derive(Debug, Clone)]
 pub(crate) struct Rest<'a> {
     of: &'a Distribution<'a>,
-    /// Ascending; these have nothing.
+    /// Ids that are left out, ascending.
     ids: &'a [u32],
     /// The weight that each piece has left, and their sum.
     masses: Vec<f64>,

@@ -1,10 +1,10 @@
-//! What logits may be that nothing can be sampled from.
+//! Error of logits that cannot be sampled from.
 
-/// Why logits cannot be sampled from.
+/// Error of logits that cannot be sampled from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogitsError {
-    /// No logits.
+    /// The row has no logits.
     #[error("there are no logits")]
     Empty,
     /// A logit is NaN or +∞, or all are −∞.

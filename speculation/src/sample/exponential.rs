@@ -7,7 +7,7 @@
 
 use super::scan::PIECE;
 
-/// Partial sums.
+/// Number of partial sums.
 const LANES: usize = 8;
 /// Weights that are computed together.
 const TOGETHER: usize = 4;
@@ -33,8 +33,8 @@ pub(super) fn exp2(y: f64) -> f64 {
     weight
 }
 
-/// The same of several. Each step is taken by all before the next: its constant is there for all of them, which
-/// browsers fetch anew wherever it is named.
+/// 2 to the power of several numbers at once. Each step is taken by all before the next: its constant is there for all
+/// of them, which browsers load again at each use.
 #[inline(always)]
 fn exp2_of<const N: usize>(y: [f64; N]) -> [f64; N] {
     // Adding 1.5·2⁵² rounds to the nearest integer and leaves it in the low bits of the sum.

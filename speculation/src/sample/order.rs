@@ -3,7 +3,7 @@
 //! It is that of the probabilities, without their rounding. A token's key holds both, so that keys ascend in this
 //! order and no two are equal.
 
-/// Stretches of at most so many keys are sorted.
+/// Length up to which a stretch of keys is sorted.
 const SHORT: usize = 32;
 
 /// The key of a token, whose logit is not NaN.
@@ -14,7 +14,7 @@ pub(super) fn key(logit: f32, id: u32) -> u64 {
     u64::from(!ascending) << 32 | u64::from(id)
 }
 
-/// The token of a key.
+/// The token id of a key.
 pub(super) fn id(key: u64) -> u32 {
     key as u32
 }
@@ -28,7 +28,7 @@ pub(super) fn first(keys: &mut [u64], k: usize) -> usize {
 }
 
 /// Puts the shortest prefix of the order whose mass is at least `wanted` to the front, and gives its length: at least
-/// one key, and all of them where they do not have so much.
+/// one key, and all of them where their mass is less.
 ///
 /// Halves the stretch in which the prefix ends. O(n), without a sort of more than a few keys.
 pub(super) fn first_of_mass(keys: &mut [u64], weight: impl Fn(u64) -> f64, wanted: f64) -> usize {

@@ -1,5 +1,5 @@
-//! Seeded randomness. The two ends may be given the same seed; their draws must still be independent, or a
-//! draft and the draw that judges it would conspire. So each end has its own ChaCha streams.
+//! Seeded random draws of both ends. The two ends may be given the same seed; their draws must still be independent, or
+//! a draft and the draw that judges it would conspire. So each end has its own ChaCha streams.
 //!
 //! A generation has one stream for each position of the text at which a round can begin. Rounds begin at different
 //! positions, so no draw is used twice. A round that has to be drafted and judged again, because the verdict was lost
@@ -9,13 +9,13 @@
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// Which end draws.
+/// The end of a session that draws.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 pub enum End {
-    /// Draws drafts.
+    /// The edge, which draws drafts.
     Edge = 1,
-    /// Judges them.
+    /// The cloud, which judges drafts.
     Cloud = 2,
 }
 
@@ -27,7 +27,7 @@ pub struct Randomness {
 }
 
 impl Randomness {
-    /// Equal seeds and ends give equal draws.
+    /// The generator of an end. Equal seeds and ends give equal draws.
     pub fn new(seed: u64, end: End) -> Self {
         let mut stream = ChaCha8Rng::seed_from_u64(seed);
         stream.set_stream(end as u64);

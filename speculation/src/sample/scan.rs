@@ -5,12 +5,12 @@
 
 use super::error::LogitsError;
 
-/// Tokens of a piece.
+/// Number of tokens in a piece.
 pub(crate) const PIECE: usize = 64;
 
 const LANES: usize = 16;
 
-/// What the first pass finds.
+/// Result of the first pass over a row of logits.
 #[derive(Debug, Clone)]
 pub(super) struct Scan {
     /// The largest logit of each [`PIECE`].

@@ -29,7 +29,7 @@ pub struct SharedNoise {
 }
 
 impl SharedNoise {
-    /// Both ends have the generation's seed.
+    /// The noise of a generation, whose seed both ends have.
     pub fn new(seed: u64) -> Self {
         Self { seed }
     }
@@ -236,7 +236,7 @@ mod tests {
         }
     }
 
-    /// A piece may be passed over only if it cannot win: here tokens far behind, one of which sometimes does.
+    /// A piece may be skipped only if it cannot win: here unlikely tokens, one of which sometimes does.
     #[test]
     fn tokens_far_behind_are_chosen_as_often_as_they_should() {
         let mut row = vec![-9.0f32; 4096];

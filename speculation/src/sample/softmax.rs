@@ -1,20 +1,21 @@
-//! softmax(logits) at T = 1, without top-k and top-p: how sure a model is by itself.
+//! softmax(logits) at T = 1, without top-k and top-p: the model's own confidence.
 
 use super::exponential::moments;
 
-/// With m = max l: Z = Σ e^(l−m) and W = Σ e^(l−m)·(l − m). Logits of −∞ have no part in either.
+/// Sums over a row of logits, with m = max l: Z = Σ e^(l−m) and W = Σ e^(l−m)·(l − m). Logits of −∞ have no part in
+/// either.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Softmax {
-    /// m.
+    /// m, the largest logit.
     max: f64,
-    /// Z; at least 1.
+    /// Z, the sum of exponentials; at least 1.
     partition: f64,
-    /// W; at most 0.
+    /// W, the weighted sum; at most 0.
     weighted: f64,
 }
 
 impl Softmax {
-    /// Of V logits, the largest of which is `max`.
+    /// Makes the statistics of V logits, the largest of which is `max`.
     pub(super) fn of(logits: &[f32], max: f32) -> Self {
         let max = f64::from(max);
         let (partition, octaves) = moments(logits, max, core::f64::consts::LOG2_E);
@@ -36,7 +37,7 @@ impl Softmax {
         (f64::from(logit) - self.max).exp() / self.partition
     }
 
-    /// Its logarithm; −∞ for a logit of −∞.
+    /// Logarithm of a token's probability; −∞ for a logit of −∞.
     pub(crate) fn log_probability(&self, logit: f32) -> f64 {
         f64::from(logit) - self.max - self.partition.ln()
     }

@@ -115,7 +115,7 @@ fn parameters() -> impl Strategy<Value = SamplingParameters> {
     (temperature, top_k, top_p).prop_map(|(temperature, top_k, top_p)| SamplingParameters { temperature, top_k, top_p })
 }
 
-/// Whether two lists of probabilities are of the same tokens and within the bound that the module states; numbers below
+/// Compares two lists of probabilities: the same tokens, and within the bound that the module states. Numbers below
 /// 10⁻³⁰⁰ are as good as 0.
 fn same(found: &[f64], expected: &[f64]) -> bool {
     found.len() == expected.len()
@@ -172,7 +172,7 @@ proptest! {
         }
     }
 
-    /// What is left is added up, and drawn from, as from a list.
+    /// The rest is added up, and drawn from, as if from a list.
     #[test]
     fn a_rest_is_a_list_without_some(
         row in rows(), parameters in parameters(), seed in any::<u64>(),

@@ -2,13 +2,13 @@
 //!
 //! [`CloudSession`] says in which order to call it.
 //!
-//! What was sent and may not have arrived is kept for that: the frames of a round until a Draft shows that the edge has
-//! them. What comes twice changes nothing, nor does what is discarded: an edge may have several rounds in flight, each
-//! as if all drafts before it were accepted.
+//! Frames that may not have arrived are kept: those of a round until a Draft shows that the edge has them. Frames that
+//! come twice change nothing, nor do those that are discarded: an edge may have several rounds in flight, each as if
+//! all drafts before it were accepted.
 //!
 //! The session owns the committed tokens. The cache holds the first `cached` of them after every verdict, so the prefix
-//! is fed once and a round feeds the last committed token and its drafts. Behind a branch of guesses that was accepted
-//! the next pass feeds what that has, too, unless whoever runs it has kept it.
+//! is fed once and a round feeds the last committed token and its drafts. After an accepted branch of guesses the next
+//! pass feeds its tokens too, unless the engine has kept them.
 
 use core::time::Duration;
 use std::{collections::VecDeque, sync::Arc};
@@ -38,23 +38,23 @@ use kept::{KeptFrames, NO_ROUND};
 use target::InFlight;
 pub use target::{OFFER_TAIL, Offer, OwnDrafts, Pass, TargetInfo};
 
-/// What a session can be resumed with, and how long.
+/// The ticket with which a session can be resumed, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Admission {
-    /// Its name and secret, from the server's source of randomness.
+    /// Name and secret of the session, from the server's source of randomness.
     pub ticket: Ticket,
-    /// How long it is kept without a connection, in seconds; what the edge is told.
+    /// Time that it is kept without a connection, in seconds; sent to the edge.
     pub detached_seconds: u32,
 }
 
-/// What the driver is to do.
+/// An action for the driver.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CloudOutput {
     /// Send these bytes as one binary message.
     Send(Vec<u8>),
     /// Run this pass and judge its round.
     Verify(Pass),
-    /// Wait so long for guesses before the next pass.
+    /// Wait this long for guesses before the next pass.
     Hold(Duration),
     /// Guess this before the next pass.
     Draft(OwnDrafts),
@@ -88,7 +88,7 @@ pub enum CloudOutput {
 #[derive(Debug)]
 pub struct CloudSession {
     target: TargetInfo,
-    /// Whether generations may ask for evidence.
+    /// True if generations may ask for evidence.
     evidence: bool,
     admission: Admission,
     kept: KeptFrames,
@@ -107,9 +107,9 @@ pub struct CloudSession {
     /// The generation that the server itself is guessing for.
     drafting: Option<u32>,
     prices: Prices,
-    /// Of guesses at the last text.
+    /// Rates of right guesses at the last text.
     rates: CandidateRates,
-    /// How long the pass took whose judgement comes next.
+    /// Time of the pass whose judgement comes next.
     pass_time: Duration,
 }
 
@@ -142,33 +142,33 @@ impl CloudSession {
         self.evidence = false;
     }
 
-    /// What guesses cost the other sessions from now on.
+    /// Sets the prices that guesses cost the other sessions from now on.
     pub fn set_prices(&mut self, prices: Prices) {
         self.prices = prices;
     }
 
-    /// Whether a text is being written for which it pays that the server guesses itself.
+    /// True if a text is being written for which drafts of the server's own pay.
     pub fn may_draft(&self) -> bool {
         self.generation.as_ref().is_some_and(|generation| generation.may_draft(self.prices))
     }
 
-    /// Whether a generation is under way.
+    /// True while a generation is under way.
     pub fn is_generating(&self) -> bool {
         self.generation.is_some()
     }
 
-    /// What the last call of a `handle_` method or of [`close`](Self::close) led to.
+    /// Events of the last call of a `handle_` method or of [`close`](Self::close).
     pub fn events(&self) -> &[CloudEvent] {
         &self.events
     }
 
-    /// Whether an edge that has lost the connection has something to come back for.
+    /// True if an edge that has lost the connection has something to come back for.
     pub fn is_worth_keeping(&self) -> bool {
         self.greeted && !self.closed && self.last_generation > 0 && self.kept.is_complete()
     }
 
-    /// Goes on over another connection, whose edge has shown the ticket. `false`: this comes late, what this edge says
-    /// of itself does not fit the session, or it is over; nothing has changed.
+    /// Goes on over another connection, whose edge has shown the ticket. Returns `false`, and changes nothing, if the
+    /// request comes late, does not fit the session, or the session is over.
     pub fn resume(&mut self, resume: &Resume) -> bool {
         if !self.is_worth_keeping() || resume.attempt <= self.attempt || resume.generation < self.last_generation {
             return false;
@@ -183,7 +183,7 @@ impl CloudSession {
         true
     }
 
-    /// What is to be done next.
+    /// The next action for the driver; `None` if there is none at the moment.
     pub fn poll(&mut self) -> Option<CloudOutput> {
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);
@@ -206,7 +206,7 @@ impl CloudSession {
         Some(CloudOutput::Verify(pass))
     }
 
-    /// Bytes from the edge. Whatever is wrong with them becomes an Error frame; nothing panics.
+    /// Handles bytes from the edge. Whatever is wrong with them becomes an Error frame; nothing panics.
     pub fn handle_frame(&mut self, bytes: &[u8]) {
         self.events.clear();
         if self.closed {
@@ -217,7 +217,7 @@ impl CloudSession {
         }
     }
 
-    /// The pass whose judgement comes next took so long: a session has no clock, and edges plan by it.
+    /// Sets the time of the pass whose judgement comes next: a session has no clock, and edges plan by it.
     pub fn pass_took(&mut self, time: Duration) {
         self.pass_time = time;
     }
@@ -299,7 +299,7 @@ impl CloudSession {
         }
     }
 
-    /// Forgets the pass under way if its generation is over; gives whether it was. Whoever runs it may stop.
+    /// Forgets the pass under way if its generation is over; returns true if it was. The driver may stop running it.
     pub fn abandon_pass(&mut self) -> bool {
         let current = self.generation.as_ref().map(Generation::number);
         self.in_flight.take_if(|pass| Some(pass.generation) != current).is_some()

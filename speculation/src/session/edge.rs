@@ -2,21 +2,21 @@
 //!
 //! [`EdgeSession`] says in which order to call it.
 //!
-//! A session outlives its connections: what the server has not answered is sent again, and what it sent before is not
-//! taken twice. A server that has forgotten the session is asked for the rest of the text in a new one; nothing of that
-//! needs the driver.
+//! A session outlives its connections: frames that the server has not answered are sent again, and frames that it sends
+//! twice count once. A server that has forgotten the session is asked for the rest of the text in a new one; nothing of
+//! that needs the driver.
 //!
 //! | file | what it is |
 //! |---|---|
 //! | `connection` | the handshake, and the frames that the server has yet to answer |
-//! | `generation` | one generation: its text, and who writes it |
+//! | `generation` | one generation: its text, and the end that writes it |
 //! | `text` | prompt and committed tokens, and where they end |
 //! | `drafting` | rounds one after another: draft, send, take the verdict, roll back |
 //! | `guessing`, `candidates` | guesses ahead of a text that the target writes, and the tree that they form |
 //! | `flight` | the rounds in flight |
-//! | `planner`, `learned` | what is to become of a position: gate, stop rule, budget; and what they have learned |
+//! | `planner`, `learned` | decisions on a position: gate, stop rule, budget; and what they have learned |
 //! | `drafter`, `payload`, `observers` | the drafts of one round: drawn, coded, and followed by C-SQS's threshold |
-//! | `verdict` | what a verdict may say of a round |
+//! | `verdict` | checks of a verdict on a round |
 //! | `ledger` | statistics and records |
 
 use core::time::Duration;
@@ -65,7 +65,7 @@ pub use settings::{Ahead, DraftInfo, Mode, Settings, Speculation};
 /// 2. [`poll`](Self::poll) until it gives `None`, doing what it says:
 ///    - [`Send`](EdgeOutput::Send): send these bytes as one message.
 ///    - [`Forward`](EdgeOutput::Forward): run the draft model and call [`handle_logits`](Self::handle_logits) with each
-///      row; or [`handle_chosen`](Self::handle_chosen), where [`Forward::chosen`] lets the engine choose by itself.
+///      row; or [`handle_chosen`](Self::handle_chosen), where [`Forward::chosen`] lets the engine choose.
 ///    - [`Event`](EdgeOutput::Event): tell the user.
 /// 3. When there is nothing to poll, wait for bytes and call [`handle_frame`](Self::handle_frame); or, when
 ///    [`is_idle`](Self::is_idle), [`start`](Self::start) a generation, which [`cancel`](Self::cancel) ends early. Then
@@ -80,7 +80,7 @@ pub use settings::{Ahead, DraftInfo, Mode, Settings, Speculation};
 ///
 /// With several rounds in flight the draft model has work while verdicts are under way. A driver that hands in arrived
 /// frames before each pass, as [`is_ahead`](Self::is_ahead) says, does not draft on from rejected tokens.
-/// [`driver`](super::driver) does all this over any socket and clock.
+/// [`edge_driver`](super::edge_driver) does all this over any socket and clock.
 #[derive(Debug)]
 pub struct EdgeSession {
     draft: DraftInfo,
@@ -89,9 +89,9 @@ pub struct EdgeSession {
     closed: bool,
     last_generation: u32,
     generation: Option<Generation>,
-    /// What the generation was asked for.
+    /// The settings of the last generation.
     settings: Option<Settings>,
-    /// What earlier generations have learned.
+    /// Lessons of earlier generations.
     lessons: Lessons,
     ledger: Ledger,
 }
@@ -125,33 +125,33 @@ impl EdgeSession {
         session
     }
 
-    /// Whether a generation may start.
+    /// True if a generation may start.
     pub fn is_idle(&self) -> bool {
         self.server.is_some() && self.generation.is_none() && !self.closed
     }
 
-    /// Whether the draft model goes on while rounds await their verdict, which may discard what it drafts.
+    /// True if the draft model goes on while rounds await their verdict, which may discard what it drafts.
     pub fn is_ahead(&self) -> bool {
         self.connection.stage() == Stage::Up && self.generation.as_ref().is_some_and(Generation::is_ahead)
     }
 
-    /// Whether what is drafted next is worth little: behind a second candidate, once the line of first ones is there.
-    /// Whoever carries frames comes before that.
+    /// True if the next draft is worth little: it follows a second candidate, and the line of first ones is there.
+    /// Arrived frames should be handed in before it.
     pub fn has_time(&self) -> bool {
         self.is_ahead() && self.generation.as_ref().is_some_and(Generation::has_time)
     }
 
-    /// What the server said of itself; `None` before the handshake is done.
+    /// The server's Welcome; `None` before the handshake is done.
     pub fn server(&self) -> Option<&Welcome> {
         self.server.as_ref()
     }
 
-    /// What another can resume the session with; `None` before the handshake is done.
+    /// Data with which another session can resume this one; `None` before the handshake is done.
     pub fn saved(&self) -> Option<SavedSession> {
         self.connection.saved(self.last_generation)
     }
 
-    /// The connection is gone. Whether the session can be resumed over another.
+    /// Handles the loss of the connection. Returns true if the session can be resumed over another.
     pub fn disconnected(&mut self) -> bool {
         if self.closed || self.server.is_none() && self.connection.stage() == Stage::Greeting {
             return false;
@@ -160,7 +160,7 @@ impl EdgeSession {
         true
     }
 
-    /// Another connection is there.
+    /// Handles another connection, which is open now.
     pub fn reconnected(&mut self) {
         if self.connection.stage() != Stage::Down || self.closed {
             return;
@@ -170,7 +170,7 @@ impl EdgeSession {
         self.connection.open(Hello { vocab_size, tokenizer_hash }, self.last_generation, length);
     }
 
-    /// What the current, or else the last, generation cost so far.
+    /// Statistics of the current generation, or else of the last.
     pub fn statistics(&self) -> &Statistics {
         self.ledger.statistics()
     }
@@ -211,7 +211,7 @@ impl EdgeSession {
         }
     }
 
-    /// Says goodbye. Poll once more for the frame, then close the connection.
+    /// Says goodbye to the server. Poll once more for the frame, then close the connection.
     pub fn close(&mut self) {
         if !self.closed {
             self.end_generation();
@@ -220,7 +220,7 @@ impl EdgeSession {
         }
     }
 
-    /// What is to be done next.
+    /// The next action for the driver; `None` if there is none at the moment.
     pub fn poll(&mut self, now: Duration) -> Result<Option<EdgeOutput>, EdgeError> {
         if let Some(output) = self.connection.poll(now) {
             return Ok(Some(output));
@@ -269,7 +269,7 @@ impl EdgeSession {
         Ok(())
     }
 
-    /// Bytes from the server.
+    /// Handles bytes from the server.
     pub fn handle_frame(&mut self, bytes: &[u8], now: Duration) -> Result<(), EdgeError> {
         if self.closed {
             return Ok(());
@@ -334,7 +334,7 @@ impl EdgeSession {
         Ok(())
     }
 
-    /// Does what follows from a frame or from logits.
+    /// Acts on the reaction to a frame or to logits.
     fn react(&mut self, reaction: Reaction) {
         match reaction {
             Reaction::Wait | Reaction::Stale => {}

@@ -23,53 +23,54 @@ mod tests;
 
 pub use self::reconnect::Retry;
 
-/// Both directions of one connection.
+/// A connection in both directions.
 pub trait Socket {
-    /// Sends one binary message. `false`: the connection is gone.
+    /// Sends one binary message. Returns `false` if the connection is gone.
     fn send(&mut self, bytes: Vec<u8>) -> impl Future<Output = bool>;
 
     /// The next message; `None` when the connection is gone. May be dropped and called again.
     fn receive(&mut self) -> impl Future<Output = Option<Vec<u8>>>;
 
-    /// Closes the connection behind what was sent.
+    /// Closes the connection after all that was handed in is sent.
     fn close(&mut self) -> impl Future<Output = ()>;
 }
 
-/// What opens connections to one server, and keeps time.
+/// A maker of connections to one server, and a clock.
 pub trait Platform {
-    /// A connection.
+    /// The socket of a connection.
     type Socket: Socket;
-    /// Why there is none.
+    /// The reason why there is no connection.
     type Error;
 
-    /// Opens a connection. That the server cannot be reached may also show in the socket.
+    /// Opens a connection to the server. That the server cannot be reached may also show in the socket.
     fn connect(&mut self) -> impl Future<Output = Result<Self::Socket, Self::Error>>;
 
     /// The time since any fixed moment.
     fn now(&self) -> Duration;
 
-    /// Waits so long.
+    /// Waits for the time `pause`.
     fn sleep(&mut self, pause: Duration) -> impl Future<Output = ()>;
 
     /// Lets what has arrived be delivered. A runtime that drafting keeps busy would read nothing.
     fn turn(&mut self) -> impl Future<Output = ()>;
 
-    /// A random number.
+    /// A random number from 0 to 255.
     fn chance(&mut self) -> u8;
 }
 
-/// How long is drafted without a look at what has arrived. A turn of a browser's event loop takes as long as a small
-/// draft.
+/// Longest time of drafting without a look at what has arrived. A turn of a browser's event loop takes as long as a
+/// small draft.
 const SPELL: Duration = Duration::from_micros(500);
-/// Before what is worth little is drafted.
+/// Longest wait for frames before a draft that is worth little.
 const BREAK: Duration = Duration::from_millis(1);
 
 /// A draft model with its KV cache.
 pub trait DraftModel {
-    /// Why it fails.
+    /// The reason why a pass fails.
     type Error;
 
-    /// Runs one forward pass, and gives the rows that are wanted: all logits, or what [is enough](Forward::top_k).
+    /// Runs one forward pass, and gives the rows that are wanted: all logits, or as many as [are
+    /// enough](Forward::top_k).
     fn forward(&mut self, forward: &Forward) -> impl Future<Output = Result<Vec<DraftRow<'_>>, Self::Error>>;
 
     /// Runs one forward pass and chooses a guess by its logits as [`Forward::chosen`] says, and so on after its own
@@ -80,16 +81,16 @@ pub trait DraftModel {
     }
 }
 
-/// What a forward pass gives for a token.
+/// Result of a forward pass for one token.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DraftRow<'d> {
-    /// Of the token that follows. shape: `[vocab_size]`
+    /// Logits of the token that follows. shape: `[vocab_size]`
     pub logits: &'d [f32],
     /// The hidden state that they are made of; may be empty where no heads read it. shape: `[hidden_size]`
     pub hidden: &'d [f32],
 }
 
-/// Why a driver has failed. `C` is the platform's reason, `M` the draft model's.
+/// Error that ends a driver's work. `C` is the platform's reason, `M` the draft model's.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DriveError<C, M> {
     /// No other connection can be opened.
@@ -109,7 +110,7 @@ pub enum DriveError<C, M> {
 }
 
 impl<C, M> DriveError<C, M> {
-    /// Whether another generation may be asked of the same driver.
+    /// True if another generation may be asked of the same driver.
     pub fn leaves_the_session(&self) -> bool {
         matches!(self, Self::Refused(_) | Self::Start(_))
     }
@@ -121,7 +122,7 @@ impl<C, M> From<EdgeError> for DriveError<C, M> {
     }
 }
 
-/// What a user is told while a generation runs.
+/// News for the user while a generation runs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Notice {
     /// The generation has begun.
@@ -132,7 +133,7 @@ pub enum Notice {
     Reconnecting {
         /// 1, 2, … since the last that succeeded.
         attempt: u32,
-        /// The time until it.
+        /// The time until that attempt.
         pause: Duration,
     },
     /// The session was resumed over another connection.
@@ -152,13 +153,13 @@ pub struct Driver<P: Platform, D> {
     retry: Retry,
     /// Attempts to connect since the last that succeeded.
     failed: u32,
-    /// Why the server ended the last connection, if it said so.
+    /// The reason with which the server ended the last connection, if it gave one.
     interruption: Option<ErrorFrame>,
-    /// When others had a turn last; `None`: a frame waits for one.
+    /// Time at which others last had a turn; `None`: a frame waits for one.
     turned: Option<Duration>,
 }
 
-/// Who has asked for something: may stop it, and is told what happens.
+/// The user of a generation, who may stop it and receives its notices.
 struct User<'a, S, T> {
     /// Resolves when the user wants it to end; `None` once that is known.
     stop: Option<Pin<&'a mut S>>,
@@ -166,7 +167,7 @@ struct User<'a, S, T> {
 }
 
 impl<S: Future<Output = ()>, T> User<'_, S, T> {
-    /// What `other` gives; `None` if the user wants to stop before.
+    /// The result of `other`; `None` if the user wants to stop before.
     async fn unless_stopped<R>(&mut self, other: impl Future<Output = R>) -> Option<R> {
         let mut other = pin!(other);
         poll_fn(|context| {
@@ -183,8 +184,8 @@ impl<S: Future<Output = ()>, T> User<'_, S, T> {
 type Failure<P, D> = DriveError<<P as Platform>::Error, <D as DraftModel>::Error>;
 
 impl<P: Platform, D: DraftModel> Driver<P, D> {
-    /// Shakes hands over a first connection. A server that does not know a session that was saved is asked for a new
-    /// one.
+    /// Begins a session with the handshake over a first connection. A server that does not know a session that was
+    /// saved is asked for a new one.
     pub async fn open(session: EdgeSession, platform: P, socket: P::Socket, draft: D) -> Result<Self, Failure<P, D>> {
         let (retry, failed, interruption, turned) = (Retry::NEVER, 0, None, None);
         let mut driver = Self { session, platform, socket, draft, retry, failed, interruption, turned };
@@ -205,7 +206,7 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
         self.retry = retry;
     }
 
-    /// The session.
+    /// The session that it drives.
     pub fn session(&self) -> &EdgeSession {
         &self.session
     }
@@ -334,7 +335,7 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
             self.failed += 1;
             (user.tell)(&self.session, Notice::Reconnecting { attempt: self.failed, pause });
             if user.unless_stopped(self.platform.sleep(pause)).await.is_none() {
-                // There is nobody to tell; the next connection will.
+                // The server cannot be reached; the next connection cancels the generation there.
                 self.session.cancel();
                 return Ok(());
             }
@@ -364,7 +365,7 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
     }
 }
 
-/// What comes in so much time, if anything.
+/// The next message, or the end of the connection, if it comes within `time`.
 async fn received_within<P: Platform>(
     socket: &mut P::Socket,
     platform: &mut P,
@@ -378,7 +379,7 @@ async fn received_within<P: Platform>(
     .await
 }
 
-/// What a future gives at once, if anything.
+/// The result of a future, if it is ready at once.
 async fn if_ready<R>(future: impl Future<Output = R>) -> Option<R> {
     let mut future = pin!(future);
     poll_fn(|context| {

@@ -1,4 +1,4 @@
-//! How to draft, as users say it: flat names and numbers, the same on the command line and in the page.
+//! Drafting options as users give them: flat names and numbers, the same on the command line and in the page.
 
 mod choice;
 pub mod entries;
@@ -26,21 +26,21 @@ use crate::{
     study::comparison::ComparisonParameters,
 };
 
-/// Everything that can be said of drafting. Schemes ignore what they do not use; what is not said has its default.
+/// All options of drafting. Schemes ignore what they do not use; what is not said has its default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DraftingOptions {
-    /// Who waits for whom, and what is sent of a draft.
+    /// The scheme: who waits for whom, and the content of a draft.
     #[serde(with = "by_name")]
     pub scheme: SchemeChoice,
-    /// How distributions on a lattice are coded.
+    /// The code of distributions on a lattice.
     #[serde(with = "by_name")]
     pub code: Code,
     /// The temperature of the draft model; `None` for the target's.
     pub draft_temperature: Option<f32>,
     /// K: tokens kept of each draft distribution (k-sqs, tk-slt).
     pub support_size: u32,
-    /// ℓ: what the integer counts of a draft distribution add up to (qs, k-sqs, c-sqs).
+    /// Lattice resolution ℓ: the sum of the integer counts of a draft distribution (qs, k-sqs, c-sqs).
     pub lattice_resolution: u32,
     /// α: the mean dropped mass that is aimed at (c-sqs).
     pub dropped_mass_target: f64,
@@ -48,7 +48,7 @@ pub struct DraftingOptions {
     pub step_size: f64,
     /// β₁: a session's first threshold (c-sqs).
     pub initial_threshold: f64,
-    /// What follows a rejection (dssd).
+    /// The downlink after a rejection (dssd).
     #[serde(with = "by_name")]
     pub downlink: DownlinkName,
     /// m: samples that follow a rejection (dssd with the sampled downlink).
@@ -59,30 +59,30 @@ pub struct DraftingOptions {
     pub patience: f64,
     /// The most guesses ahead of the text (ahead); 0 for as many as pay.
     pub lead: u32,
-    /// What drafting ahead is for (ahead, auto).
+    /// The aim of drafting ahead (ahead, auto).
     #[serde(with = "by_name")]
     pub goal: Goal,
-    /// How many candidates for a position are guessed (ahead); 0 for as many as pay.
+    /// Candidates that are guessed for a position (ahead); 0 for as many as pay.
     pub candidates: u8,
     /// The acceptance rule's name.
     pub rule: String,
-    /// Its parameter; `None` for its default.
+    /// The rule's parameter; `None` for its default.
     pub rule_parameter: Option<f64>,
-    /// Which tokens are committed without asking the cloud.
+    /// The gate, which decides on tokens that are committed without asking the cloud.
     #[serde(with = "by_name")]
     pub gate: GateName,
     /// τ of SPRINTER, α of the cascades.
     pub gate_threshold: Option<f64>,
     /// γ: drafts per round; `None` for the gate's own, or the default.
     pub draft_length: Option<u32>,
-    /// How many rounds may await their verdict at a time.
+    /// The most rounds that await their verdict at a time.
     pub max_in_flight: u8,
-    /// What else ends a round.
+    /// The rule that ends a round early.
     #[serde(with = "by_name")]
     pub stop_rule: StopName,
     /// λ of AdaEDL, h of SpecDec++, α of BiLD's fallback.
     pub stop_threshold: Option<f64>,
-    /// Whether the target writes alone where that is faster (AS²).
+    /// True if the target writes alone where that is faster (AS²).
     pub adaptive_mode: bool,
     /// B: the most payload bits of a round (qs, k-sqs, c-sqs); 0 is no budget.
     pub bit_budget: u32,
@@ -127,7 +127,7 @@ fn choice<C: Choice>(name: &str) -> C {
 }
 
 impl DraftingOptions {
-    /// Who drafts, where `speculation` is how it is done in rounds.
+    /// The mode of drafting, where `speculation` has the settings of rounds.
     pub fn mode(&self, speculation: Speculation) -> Mode {
         match self.scheme {
             SchemeChoice::Auto => Mode::Auto(speculation),
@@ -142,7 +142,7 @@ impl DraftingOptions {
         }
     }
 
-    /// How guesses are sent, if it is not left to what is measured.
+    /// The schedule of guesses; `None` if it is left to measurements.
     fn plan(&self) -> Option<Schedule> {
         let count = |number: u32| if number == 0 { usize::MAX } else { number as usize };
         let plan = Schedule { group: self.group_size as usize, patience: self.patience / 1e3, lead: count(self.lead) };
@@ -171,7 +171,7 @@ impl DraftingOptions {
         Rule::new(&self.rule, self.rule_parameter.or(info.map(|info| info.default)).unwrap_or(0.0))
     }
 
-    /// How the edge is to draft.
+    /// The settings of the edge for rounds.
     ///
     /// # Errors
     /// Those of [`rule`](Self::rule).
@@ -194,7 +194,7 @@ impl DraftingOptions {
         })
     }
 
-    /// The same, with a comparison to what other schemes would cost.
+    /// The settings of the edge for rounds, with a comparison to the costs of other schemes.
     ///
     /// # Errors
     /// Those of [`rule`](Self::rule).

@@ -1,4 +1,4 @@
-//! A tree of guesses at the tokens that follow a text: what an edge has guessed, and what of it a server has.
+//! A tree of guesses at the tokens that follow a text: those of an edge, and those of them that a server has.
 //!
 //! The children of a node are guesses at the same token, the likeliest first; a path from the end of the text is a
 //! chain of guesses of which each assumes those before it. When the text goes on, everything that disagrees is dropped,
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key(u64);
 
-/// A guess, behind its parent or, without one, behind the text.
+/// A guess at the token after its parent or, without one, after the text.
 #[derive(Debug)]
 pub(super) struct Node<T> {
     pub(super) id: u32,
@@ -19,7 +19,7 @@ pub(super) struct Node<T> {
     pub(super) value: T,
 }
 
-/// Guesses at the tokens behind the end of a text.
+/// Guesses at the tokens after the end of a text.
 #[derive(Debug)]
 pub(super) struct Tree<T> {
     nodes: BTreeMap<Key, Node<T>>,
@@ -28,16 +28,16 @@ pub(super) struct Tree<T> {
     made: u64,
 }
 
-/// What the next token of the text was of the guesses at it.
+/// The guesses at the text's next token, once it is written.
 #[derive(Debug)]
 pub(super) struct Step<T> {
-    /// Guesses at it.
+    /// Number of guesses at it.
     pub(super) candidates: usize,
     /// The one that was right: which of them, and what was kept of it.
     pub(super) right: Option<(usize, Key, Node<T>)>,
 }
 
-/// How probable it is that the first candidate behind right guesses is right, and that the second is. No other is worth
+/// Probabilities that the first candidate after right guesses is right, and that the second is. No other is worth
 /// anything.
 pub(super) type Rates = [f64; 2];
 
@@ -62,7 +62,7 @@ impl<T> Tree<T> {
         self.first.clear();
     }
 
-    /// Adds a guess behind a node, which is there, or behind the text.
+    /// Adds a guess after a node, which is there, or after the text.
     pub(super) fn add(&mut self, parent: Option<Key>, id: u32, value: T) -> Key {
         let key = Key(self.made);
         self.made += 1;
@@ -82,7 +82,7 @@ impl<T> Tree<T> {
         self.nodes.get_mut(&key)
     }
 
-    /// The guesses at the token behind a node, or behind the text.
+    /// The guesses at the token after a node, or after the text.
     pub(super) fn children(&self, parent: Option<Key>) -> &[Key] {
         match parent {
             None => &self.first,
@@ -98,7 +98,7 @@ impl<T> Tree<T> {
         self.nodes.values_mut().map(|node| &mut node.value)
     }
 
-    /// The node so many guesses before another on its path; `None` if that is the text.
+    /// The node `steps` guesses before another on its path; `None` if that is the text.
     pub(super) fn ancestor(&self, key: Key, steps: usize) -> Option<Key> {
         (0..steps).try_fold(key, |key, _| self.nodes.get(&key)?.parent)
     }
@@ -145,7 +145,7 @@ impl<T> Tree<T> {
         Step { candidates, right }
     }
 
-    /// How probable it is that a node and all before it on its path are right; 1 of the text.
+    /// Probability that a node and all before it on its path are right; 1 for the text.
     pub(super) fn probability(&self, key: Option<Key>, rates: Rates) -> f64 {
         let (mut path, mut at) = (1.0, key);
         while let Some(key) = at {

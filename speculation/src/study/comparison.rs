@@ -1,4 +1,4 @@
-//! What the drafts of a round would have cost under other schemes: computed beside the real one, never sent.
+//! Costs of a round's drafts under other schemes: computed beside the real one, never sent.
 //!
 //! Most schemes cost the same for every token. Two depend on what is drafted and are run for it: C-SQS with a threshold
 //! of its own, and K-SQS under the adaptive code with a model of its own. Both see the verdicts as the real one does.
@@ -20,11 +20,11 @@ use crate::{
 /// The parameters of the schemes that are compared.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ComparisonParameters {
-    /// K.
+    /// K, the number of tokens kept.
     pub support_size: u32,
-    /// ℓ.
+    /// ℓ, the lattice resolution.
     pub lattice_resolution: u32,
-    /// C-SQS's.
+    /// The parameters of C-SQS's threshold.
     pub threshold: ThresholdParameters,
 }
 
@@ -50,8 +50,8 @@ struct Trial {
 }
 
 impl Comparison {
-    /// For a vocabulary of V, at the start of a generation, with C-SQS's threshold as an `earlier` one left it. Schemes
-    /// that cannot be used with these parameters are left out.
+    /// Comparison for a vocabulary of V, at the start of a generation, with C-SQS's threshold as an `earlier` one left
+    /// it. Schemes that cannot be used with these parameters are left out.
     pub(crate) fn new(
         with: ComparisonParameters,
         vocab_size: u32,
@@ -76,17 +76,17 @@ impl Comparison {
         }
     }
 
-    /// C-SQS's threshold.
+    /// Returns the threshold of C-SQS.
     pub(crate) fn into_threshold(self) -> Conformal {
         self.threshold
     }
 
-    /// Whether the last verdict's bonus token waits for [`bonus`](Self::bonus).
+    /// True while the last verdict's bonus token waits for [`bonus`](Self::bonus).
     pub(crate) fn owes(&self) -> bool {
         self.threshold.owes()
     }
 
-    /// The bonus token's distribution, S(q).
+    /// Counts the bonus token, whose distribution S(q) is `q`.
     ///
     /// # Errors
     /// If `q` has no mass.
@@ -97,7 +97,7 @@ impl Comparison {
         Ok(())
     }
 
-    /// The round ended before a token from `q`.
+    /// Notes that the round ended before a token from `q`.
     ///
     /// # Errors
     /// If `q` has no mass.
@@ -108,7 +108,7 @@ impl Comparison {
         Ok(())
     }
 
-    /// The token `id` was drafted from `q`.
+    /// Counts the token `id`, which was drafted from `q`.
     ///
     /// # Errors
     /// If `q` has no mass.
@@ -126,7 +126,7 @@ impl Comparison {
         Ok(())
     }
 
-    /// The token `id` from `q` was committed without being sent.
+    /// Counts the token `id` from `q`, which was committed without being sent.
     ///
     /// # Errors
     /// If `q` has no mass.

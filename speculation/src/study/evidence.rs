@@ -1,7 +1,7 @@
-//! What both models thought of a committed token, for those who want to look.
+//! Evidence of both models' distributions at a committed token, for inspection.
 //!
-//! The edge has what a draft was drawn from. The cloud tells the target's distribution at every judged draft where it
-//! is asked for ([`Speculation::explain`](crate::session::edge::Speculation::explain)).
+//! The edge has the distribution that a draft was drawn from. The cloud sends the target's distribution at every judged
+//! draft where it is asked for ([`Speculation::explain`](crate::session::edge::Speculation::explain)).
 
 use core::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -10,15 +10,15 @@ use outrider_codec::{distribution::DraftDist, frame::Evidence};
 
 use super::explanation::Drawn;
 
-/// The most candidates that are told of a position.
+/// The most candidates that are given for a position.
 pub const MOST_CANDIDATES: usize = 8;
-/// Of these, the draft's likeliest; the others are the target's likeliest, as long as it has any.
+/// Number of these that are the draft's likeliest; the others are the target's likeliest, as long as it has any.
 const OF_THE_DRAFT: usize = 3;
 
-/// What is known of a token's distributions.
+/// Probabilities of a token and of its alternatives under both models.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct TokenEvidence {
-    /// ln p of the token, under the target's distribution as it is sampled; `None` where the cloud told none.
+    /// ln p of the token, under the target's distribution as it is sampled; `None` where the cloud sent none.
     pub log_probability: Option<f64>,
     /// Payload bits of a draft, as the round had them in the mean; `None` where nothing was drafted.
     pub bits: Option<f64>,
@@ -29,16 +29,17 @@ pub struct TokenEvidence {
 /// A token that could have stood at a position.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Candidate {
-    /// Its id.
+    /// Token id of the candidate.
     pub id: u32,
-    /// What the draft was drawn with: q̂, or S(q) where ids alone travel. `None` where nothing was drafted.
+    /// Its probability when the draft was drawn: q̂, or S(q) where ids alone travel. `None` where nothing was drafted.
     pub draft: Option<f64>,
-    /// S(p); `None` where the cloud told none.
+    /// Its probability under S(p); `None` where the cloud sent none.
     pub target: Option<f64>,
 }
 
 impl TokenEvidence {
-    /// Of a token that was drafted, or that stands in the place of a draft, with what that was judged by.
+    /// Evidence of a token that was drafted, or that replaced a draft, with the distribution by which the draft was
+    /// judged.
     pub(crate) fn of_draft(id: u32, drawn: &Drawn, evidence: Option<&Evidence>, bits: f64) -> Self {
         let by_draft = match &drawn.dist {
             Some(dist) => likeliest(shares(dist)),
@@ -65,7 +66,7 @@ impl TokenEvidence {
         Self { log_probability: Some(p(id).ln()), bits: Some(bits), candidates }
     }
 
-    /// Of a position at which S(q) was drawn from, ahead of a text that the target writes.
+    /// Evidence of a position at which S(q) was drawn from, ahead of a text that the target writes.
     pub(crate) fn of_guess(q: &[f64], bits: Option<u32>) -> Self {
         let candidates = likeliest(indexed(q)).into_iter();
         let candidates = candidates.map(|(id, q)| Candidate { id, draft: Some(q), target: None }).collect();
@@ -132,7 +133,7 @@ mod tests {
         assert_eq!(told(&unknown), [(0, some(0.75), None), (1, some(0.25), None)]);
     }
 
-    /// Where ids alone travel the draft is drawn from S(q) itself.
+    /// Evidence where ids alone travel: the draft is drawn from S(q) itself.
     #[test]
     fn without_a_quantized_distribution_it_is_the_drafts_own() {
         let found = TokenEvidence::of_draft(2, &drawn(&[0.1, 0.6, 0.3], None), Some(&evidence(&[(2, 1.0)])), 2.0);

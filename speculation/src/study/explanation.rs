@@ -1,4 +1,5 @@
-//! What the papers' closed forms predict of a generation, from what was judged by, beside what happened.
+//! Predictions of the papers' closed forms for a generation, from the distributions by which it was judged, beside the
+//! results.
 //!
 //! The cloud sends the target's distribution at every judged draft (and what its rule makes of it); the edge has q and
 //! q̂.
@@ -25,16 +26,16 @@ pub struct Explanation {
     pub bound: RejectionBound,
 }
 
-/// What a draft was drawn from, kept until it is judged.
+/// The distributions that a draft was drawn from, kept until it is judged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Drawn {
-    /// S(q): V probabilities.
+    /// Probabilities S(q), V of them.
     pub q: Vec<f64>,
-    /// q̂; `None` under coupled drafting, which draws from S(q) itself.
+    /// The quantized distribution q̂; `None` under coupled drafting, which draws from S(q) itself.
     pub dist: Option<DraftDist>,
-    /// α_n + K_n/4ℓ; 0 where nothing is quantized on a lattice.
+    /// Distortion α_n + K_n/4ℓ; 0 where nothing is quantized on a lattice.
     pub distortion: f64,
-    /// Whether the cloud has all of q̂, so that it knows the probability of rejection.
+    /// True if the cloud has all of q̂, so that it knows the probability of rejection.
     pub is_known: bool,
 }
 
@@ -80,7 +81,7 @@ fn dense(target: &TargetDist, vocab_size: usize) -> Vec<f64> {
     p
 }
 
-/// TV(q̂, p).
+/// The total variation TV(q̂, p).
 fn distance(dist: &DraftDist, p: &[f64]) -> f64 {
     let total = f64::from(dist.total());
     let excess = |(&id, &count): (&u32, &u32)| (f64::from(count) / total - p[id as usize]).max(0.0);

@@ -1,7 +1,7 @@
-//! A link of given rate and delay: when bytes handed over now arrive.
+//! A link of given rate and delay, which says when bytes handed over now arrive.
 //!
-//! A token bucket that holds no more than the message under way (no bursts: a slow link is slow from its first
-//! byte), then a constant delay. The caller keeps the clock and does the waiting.
+//! A token bucket that holds no more than the message under way (no bursts: a slow link is slow from its first byte),
+//! then a constant delay. The caller keeps the clock and does the waiting.
 
 use core::time::Duration;
 
@@ -10,9 +10,9 @@ use core::time::Duration;
 pub struct Link {
     bits_per_second: Option<f64>,
     delay: Duration,
-    /// When the last bit handed over so far has left.
+    /// Time at which the last bit handed over so far has left.
     free_at: Duration,
-    /// When the last bytes handed over arrive; later bytes do not overtake them.
+    /// Time at which the last bytes handed over arrive; later bytes do not overtake them.
     last_arrival: Duration,
 }
 
@@ -28,7 +28,7 @@ impl Link {
         self.delay = delay;
     }
 
-    /// When `bytes` bytes handed over at `now` have arrived; never before those handed over earlier.
+    /// Time at which `bytes` bytes handed over at `now` have arrived; never before those handed over earlier.
     pub fn arrival(&mut self, now: Duration, bytes: usize) -> Duration {
         let start = self.free_at.max(now);
         let sending = self.bits_per_second.map_or(0.0, |rate| bytes as f64 * 8.0 / rate);

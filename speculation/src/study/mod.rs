@@ -1,12 +1,12 @@
-//! **What it cost, and what it would have cost.** Nothing here decides a token.
+//! **Costs of a generation, and its costs under other schemes.** Nothing here decides a token.
 //!
 //! | file | what it says |
 //! |---|---|
-//! | [`statistics`] | what a generation cost |
-//! | [`comparison`] | what the same drafts would have cost under other schemes |
-//! | [`evidence`] | what both models thought of a token |
-//! | [`explanation`] | what the closed forms predict of it |
-//! | [`link`] | when bytes arrive over a link of given rate and delay |
+//! | [`statistics`] | the costs of a generation |
+//! | [`comparison`] | the costs of the same drafts under other schemes |
+//! | [`evidence`] | both models' distributions at a token |
+//! | [`explanation`] | the closed forms' predictions for a generation |
+//! | [`link`] | the arrival of bytes over a link of given rate and delay |
 
 pub mod comparison;
 pub mod evidence;

@@ -1,4 +1,4 @@
-//! What a generation cost, as the edge sees it.
+//! Costs of a generation, as the edge sees them.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -37,12 +37,12 @@ pub struct RoundRecord {
     pub other_bits: BTreeMap<&'static str, usize>,
 }
 
-/// Under what a text came about.
+/// Guarantee under which a text was made.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Guarantee {
     /// The acceptance rule.
     pub rule: Rule,
-    /// Whether the text may be distributed otherwise than the target's own: by the rule, or because tokens passed
+    /// True if the text may be distributed otherwise than the target's own: by the rule, or because tokens passed
     /// unverified.
     pub lossy: bool,
 }
@@ -96,38 +96,38 @@ pub struct WayRecord {
 /// Totals of a generation; every derived number is finite, zero where there is nothing to divide by.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Statistics {
-    /// Under what the text came about; `None` if the target wrote it alone from the start.
+    /// Guarantee under which the text was made; `None` if the target wrote it alone from the start.
     pub guarantee: Option<Guarantee>,
     /// Tokens committed after the prompt.
     pub tokens: usize,
-    /// Of these, committed by the edge without asking.
+    /// Tokens among these that the edge committed without asking.
     pub passed: usize,
-    /// Of these, written by the target alone in a generation that the edge drafts for.
+    /// Tokens among these that the target wrote alone in a generation that the edge drafts for.
     pub streamed: usize,
     /// Rounds with a verdict.
     pub rounds: usize,
     /// Tokens drafted in those rounds.
     pub drafted: usize,
-    /// Of these, judged: the accepted ones and the first rejected one of each round.
+    /// Drafts among these that were judged: the accepted ones and the first rejected one of each round.
     pub judged: usize,
-    /// Of these, accepted.
+    /// Drafts among these that were accepted.
     pub accepted: usize,
     /// Guesses that a pass judged and found right, ahead of a text that the target writes.
     pub in_time: usize,
-    /// Of these, second candidates for their position.
+    /// Guesses among these that were second candidates for their position.
     pub branched: usize,
     /// Tokens drafted in rounds that were in flight when one before them was rejected: sent, and never judged.
     pub wasted: usize,
     /// Rounds in which a draft was rejected and a token put in its place.
     pub resampled: usize,
-    /// Of these, how often none of the cloud's samples survived and its distribution had to be asked for (DSSD).
+    /// Rounds among these in which no sample of the cloud survived and its distribution had to be asked for (DSSD).
     pub follow_ups: usize,
     /// Bits received for what the edge resampled (DSSD): verdicts of rejections and what followed them.
     pub rejection_downlink_bits: usize,
     /// Mean mass that the supports of the committed tokens dropped, of all generations that the threshold has been
     /// through in this session (C-SQS).
     pub mean_dropped_mass: Option<f64>,
-    /// What Theorem 2 bounds it by (C-SQS); `None` where that is 1 or more and says nothing.
+    /// Theorem 2's bound of this mean (C-SQS); `None` where that is 1 or more and says nothing.
     pub dropped_mass_bound: Option<f64>,
     /// Bits of all frames sent since the generation began, the prompt included.
     pub uplink_bits: usize,
@@ -139,19 +139,19 @@ pub struct Statistics {
     pub downlink_bits: usize,
     /// Passes of the target that gave a token or a verdict; reading the prompt is not counted.
     pub server_passes: usize,
-    /// From the start to the first committed token.
+    /// Time from the start to the first committed token.
     pub first_token: Duration,
-    /// From the start to the last committed token.
+    /// Time from the start to the last committed token.
     pub elapsed: Duration,
-    /// Of this, spent drafting, discarded drafts too.
+    /// The part of this time that was spent drafting, discarded drafts included.
     pub drafting: Duration,
     /// The last round trip.
     pub round_trip: Duration,
-    /// What the controller makes of it all.
+    /// The controller's estimates of the session.
     pub estimates: Estimates,
-    /// What the edge goes by where it drafts ahead.
+    /// Plan and results of drafting ahead; `None` in rounds.
     pub ahead: Option<AheadRecord>,
-    /// What the closed forms predict, if that was asked for.
+    /// Predictions of the closed forms, if they were asked for.
     pub explanation: Option<Explanation>,
 }
 
@@ -249,12 +249,12 @@ pub struct Report {
 }
 
 impl Statistics {
-    /// Accepted per judged draft: the papers' α, which does not depend on how many are drafted a round.
+    /// Accepted per judged draft: the papers' α, which does not depend on the number drafted a round.
     pub fn acceptance_rate(&self) -> f64 {
         ratio(self.accepted as f64, self.judged as f64)
     }
 
-    /// Accepted per drafted token: what of the drafting was of use. Falls as more are drafted a round.
+    /// Accepted per drafted token: the useful share of drafting. Falls as more are drafted a round.
     pub(crate) fn accepted_per_drafted(&self) -> f64 {
         ratio(self.accepted as f64, self.drafted as f64)
     }
@@ -274,12 +274,12 @@ impl Statistics {
         ratio((self.tokens - self.passed - self.streamed) as f64, self.rounds as f64)
     }
 
-    /// Passes of the target per committed token: what the server pays. 1 without speculation.
+    /// Passes of the target per committed token: the server's cost. 1 without speculation.
     pub fn server_passes_per_token(&self) -> f64 {
         ratio(self.server_passes as f64, self.tokens as f64)
     }
 
-    /// Everything, ready to be shown.
+    /// The report of these statistics, ready to be shown.
     pub fn report(&self) -> Report {
         Report {
             rule: self.guarantee.map(|guarantee| guarantee.rule.name()),

@@ -17,7 +17,7 @@ pub struct RejectionBound {
 
 impl RejectionBound {
     /// Counts a committed token whose distributions were `total_variation` = TV(q, p) apart, and whose q was distorted
-    /// so much at most.
+    /// by at most `distortion`.
     pub(crate) fn add(&mut self, total_variation: f64, distortion: f64) {
         self.discrepancy += total_variation;
         self.distortion += distortion;
@@ -37,11 +37,11 @@ pub fn distortion(dropped_mass: f64, support_size: u32, lattice_resolution: u32)
     dropped_mass + f64::from(support_size) / (4.0 * f64::from(lattice_resolution.max(1)))
 }
 
-/// What the mean mass that C-SQS drops is at most after so many committed tokens: α + (|β₁| + 1 + ηα)/(ηT) (Theorem 2,
-/// eq. 9). Falls to α as T grows; infinite at T = 0, and at η = 0, where the threshold does not move.
+/// Upper bound of the mean mass that C-SQS drops, after T = `tokens` committed tokens: α + (|β₁| + 1 + ηα)/(ηT)
+/// (Theorem 2, eq. 9). Falls to α as T grows; infinite at T = 0, and at η = 0, where the threshold does not move.
 ///
-/// Erratum. Only the threshold's lower bound −η(1 − α) counts. Where that is below −(1 + ηα), for steps
-/// η > 1/(1 − 2α), the theorem as printed does not hold; η(1 − α) then stands in place of 1 + ηα.
+/// Erratum. Only the threshold's lower bound −η(1 − α) counts. Where that is below −(1 + ηα), for steps η > 1/(1 − 2α),
+/// the theorem as printed does not hold; η(1 − α) then stands in place of 1 + ηα.
 pub fn dropped_mass_bound(parameters: &ThresholdParameters, tokens: usize) -> f64 {
     let ThresholdParameters { target, step, initial } = *parameters;
     let lowest = (1.0 + step * target).max(step * (1.0 - target));
@@ -87,7 +87,7 @@ mod tests {
     }
 
     proptest! {
-        /// What Theorem 1 needs of one token, for the lattice and the supports that are sent.
+        /// Theorem 1's bound for one token, for the lattice and the supports that are sent.
         #[test]
         fn the_rejection_rate_of_a_quantized_draft_is_within_the_bound(
             q in distribution(), p in distribution(), support_size in 1u32..=6, resolution in 1u32..200,

@@ -85,7 +85,8 @@ fn the_fastest_way_is_found_and_kept() {
     }
 }
 
-/// Where nobody waits a short trip looks as long as a pass, at which waiting promises little.
+/// Passes hide a short trip from guesses that the target does not wait for: it looks as long as a pass, so waiting
+/// promises little.
 #[test]
 fn a_trip_that_passes_hide_is_looked_for() {
     let mut pace = AheadController::new(None);
@@ -104,8 +105,8 @@ fn a_trip_that_passes_hide_is_looked_for() {
     assert!(waited > 1500, "{waited} of 2000");
 }
 
-/// Passes hide the link from guesses that nobody waits for, but not from a handshake; what the first token shows is the
-/// most that it may be.
+/// Passes hide the link from guesses that the target does not wait for, but not from a handshake; the time shown by the
+/// first token is the upper bound.
 #[test]
 fn a_handshake_shows_a_link_that_passes_hide() {
     for (handshake, shown) in [(9 * MS, 9.0), (12 * MS, 10.0)] {
@@ -146,7 +147,7 @@ fn the_fewest_passes_are_found_where_they_cost_no_speed() {
     }
 }
 
-/// An engine that writes by itself: however much waiting promises, there is nobody to wait.
+/// An engine that writes without holding passes: however much waiting promises, it cannot be asked to wait.
 #[test]
 fn nobody_is_asked_to_hold_who_does_not() {
     let (mut pace, mut now, mut guided) = (AheadController::new(None), Duration::ZERO, 0);
@@ -190,7 +191,7 @@ fn second_candidates_are_for_who_has_time_for_them() {
     assert!(!pace.plan().branches);
 }
 
-/// Drafts in a group cost less than one by itself, as on a GPU; until that is known a group is asked for.
+/// A draft in a group costs less than a single draft, as on a GPU; until that is known a group is asked for.
 #[test]
 fn what_drafts_take_together_is_learned_apart() {
     let mut pace = AheadController::new(None);
@@ -209,14 +210,14 @@ fn what_drafts_take_together_is_learned_apart() {
     assert!(draft == 0.03 && (further - 0.003 / 4.0).abs() < 1e-12, "{draft}, {further}");
 }
 
-/// What does not promise anything is not tried: a round on a far link would be felt.
+/// Modes that promise nothing are not tried: a round on a far link would be felt.
 #[test]
 fn nobody_waits_on_a_far_link() {
     let counts = text(&mut AheadController::new(None), 2000, 400 * MS, [10, 10, 400, 400].map(|ms| ms * MS));
     assert!(counts[PATIENT] + counts[ROUNDS] == 0, "{counts:?}");
 }
 
-/// As behind an engine with many sessions: they come too late for every pass, and cost no speed that shows.
+/// Guesses for an engine with many sessions: they arrive too late for every pass, and cost no speed that shows.
 #[test]
 fn guesses_that_save_nothing_rest() {
     let mut pace = AheadController::new(None);
@@ -225,7 +226,7 @@ fn guesses_that_save_nothing_rest() {
     assert!(counts[AT_ONCE] > 0 && counts[AT_ONCE] < 1600, "{counts:?}");
 }
 
-/// The link becomes another: at once everything is tried anew, however long it was to rest.
+/// A change of the link: all modes are tried again at once, however long they were to rest.
 #[test]
 fn another_link_is_another_race() {
     let mut pace = AheadController::new(None);
@@ -234,7 +235,7 @@ fn another_link_is_another_race() {
     assert!(counts[PATIENT] + counts[ROUNDS] > 700, "{counts:?}");
 }
 
-/// A link that has become longer: the first token of the next text shows it, and nobody waits over it.
+/// A link that has become longer is shown by the first token of the next text, and the target does not wait on it.
 #[test]
 fn a_link_that_became_long_is_noticed_by_the_first_token() {
     let mut pace = AheadController::new(None);
@@ -258,8 +259,8 @@ fn a_link_that_becomes_long_within_a_text_is_noticed() {
     assert_eq!(pace.round_trip(), Some(0.1));
 }
 
-/// The link is the same, and nobody waits: answers are late by what is left of a pass, and once by a slow draft. No way
-/// is tried anew for that.
+/// An unchanged link on which the target does not wait: answers are late by the rest of a pass, and once by a slow
+/// draft. No mode is tried again for that.
 #[test]
 fn what_is_left_of_a_pass_is_no_other_link() {
     let mut pace = AheadController::new(None);
@@ -278,7 +279,8 @@ fn what_is_left_of_a_pass_is_no_other_link() {
     assert!(pace.current == Mode::AtOnce && pace.score(Mode::AtOnce).measured() == measured, "{pace:?}");
 }
 
-/// Who does not wait may send late, on a browser's only core: that is no longer link, as long as it is no other one.
+/// Guesses that the target does not wait for may be sent late, on a browser's only core: that is not a longer link, as
+/// long as it is not a different one.
 #[test]
 fn what_is_not_awaited_makes_the_link_no_longer() {
     let mut pace = AheadController::new(None);
@@ -328,8 +330,8 @@ fn guesses_that_were_all_right_are_no_other_link() {
     }
 }
 
-/// A link that becomes longer than the patience, and shorter than a pass: the target waits for nothing, until that is
-/// noticed. Then it waits long enough, or nobody does.
+/// A link that becomes longer than the patience, and shorter than a pass: the target waits in every pass for guesses
+/// that come too late, until that is noticed. Then it waits long enough, or not at all.
 #[test]
 fn a_link_that_outgrows_the_patience_is_noticed() {
     let mut pace = AheadController::new(None);
@@ -355,7 +357,8 @@ fn a_link_that_outgrows_the_patience_is_noticed() {
     assert_eq!(pace.round_trip(), Some(0.04));
 }
 
-/// What a row costs is the target's affair, and so is the group that pays: with rows at a fifth of a pass it is small.
+/// The price of a row depends on the target, and the best group depends on that price: with rows at a fifth of a pass
+/// it is small.
 #[test]
 fn groups_are_as_large_as_rows_are_cheap() {
     let groups = [0.02, 0.2].map(|row_cost| {
@@ -381,8 +384,8 @@ fn groups_are_as_large_as_rows_are_cheap() {
     assert!(groups[0] > groups[1], "{groups:?}");
 }
 
-/// Guesses behind a wrong one come 4 ms later than drafts of 1 ms and the link take: who waits for them loses that with
-/// each, and who does not is then as fast.
+/// Guesses after a wrong one arrive 4 ms later than drafts of 1 ms and the link take: waiting loses that time with
+/// each, and not waiting is then as fast.
 #[test]
 fn what_the_edge_has_to_do_besides_is_waited_for_too() {
     let promised = [0, 4].map(|beside| {
@@ -431,7 +434,7 @@ fn guesses_that_cost_the_targets_own_drafts_rest_soon() {
     assert!(alone > 80, "{alone} of 96 passes");
 }
 
-/// A target that says that its passes take no time: what is thought of ways stays a number.
+/// A target that says that its passes take no time: the scores of modes stay numbers.
 #[test]
 fn passes_that_take_no_time_are_no_way_out_of_numbers() {
     let (mut pace, mut now) = (AheadController::new(None), Duration::ZERO);

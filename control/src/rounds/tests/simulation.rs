@@ -8,7 +8,7 @@ use wasm_bindgen_test::wasm_bindgen_test as test;
 use super::{super::*, LONGEST, ms, times};
 use crate::tests::Randomness;
 
-/// What is true of a session; times in milliseconds.
+/// True values of a simulated session; times in milliseconds.
 #[derive(Debug, Clone, Copy)]
 struct World {
     acceptance_rate: f64,
@@ -24,12 +24,12 @@ struct World {
 const HEADER_BYTES: usize = 20;
 
 impl World {
-    /// F.
+    /// F, the fixed part of a round, in milliseconds.
     fn fixed(&self) -> f64 {
         HEADER_BYTES as f64 * 8.0 / self.rate + 2.0 * self.delay + self.pass
     }
 
-    /// t_d + t_n.
+    /// t_d + t_n, the part per draft, in milliseconds.
     fn per_draft(&self) -> f64 {
         self.draft + self.token_bits / self.rate
     }
@@ -53,10 +53,10 @@ impl World {
     }
 }
 
-/// Which drafts are accepted.
+/// Source of the decisions which drafts are accepted.
 enum Draw {
     Seeded(Box<Randomness>),
-    /// As evenly as can be: the sum of what should have been accepted and was not.
+    /// Acceptance as even as possible: the fraction of a draft that should have been accepted and was not yet.
     Even(f64),
 }
 
@@ -251,7 +251,7 @@ fn odld_follows_a_drift() {
     assert!(most < 0.03, "{most}");
 }
 
-/// Times vary so much that a rise of the cost per draft is no outlier; what was before is forgotten all the same.
+/// Times that vary widely, so that a rise of the cost per draft is no outlier; old rounds are forgotten all the same.
 #[test]
 fn old_rounds_are_forgotten() {
     let mut world = World { acceptance_rate: 0.8, ..WORLDS[2] };
@@ -271,8 +271,8 @@ fn old_rounds_are_forgotten() {
     assert!((round / truth - 1.0).abs() < 0.1, "{round}, not {truth}");
 }
 
-/// γ* stays as it is where the truth does, so the lengths of rounds would too, and F and t_n could not be told apart
-/// when the link changes.
+/// A constant truth gives a constant γ*. Rounds would all be of this length, and F and t_n could not be separated when
+/// the link changes.
 #[test]
 fn rounds_vary_as_much_as_is_needed_and_no_more() {
     let mut session = Session::new(StopRule::Odld, false, WORLDS[0], Draw::Even(0.0));
@@ -306,8 +306,8 @@ fn one_stalled_round_decides_nothing() {
     }
 }
 
-/// What came of some moves: rounds, streamed tokens, and the share of the time that was lost by doing what is slower
-/// and by waiting for streams to begin.
+/// Results of some moves: rounds, streamed tokens, and the share of the time that was lost by the slower choice and by
+/// waiting for streams to begin.
 fn moves(session: &mut Session, count: usize) -> (usize, u32, f64) {
     let (mut rounds, mut streamed, mut lost) = (0, 0, 0.0);
     let (start, world) = (session.now, session.world);
@@ -355,7 +355,7 @@ fn as2_leaves_speculation_where_it_does_not_pay_and_comes_back() {
     }
 }
 
-/// What is estimated is what is true, where rounds and streams alternate and streams begin with a round trip.
+/// Estimates equal the true values, where rounds and streams alternate and streams begin with a round trip.
 #[test]
 fn the_speedup_is_that_of_the_truth() {
     for world in WORLDS {

@@ -20,7 +20,7 @@ use super::{
     statistic::Need,
 };
 
-/// bild-star.
+/// Table row of the rule `bild-star`.
 pub(super) const BILD_STAR: RuleInfo = RuleInfo {
     name: "bild-star",
     symbol: Some("α"),
@@ -34,7 +34,7 @@ pub(super) const BILD_STAR: RuleInfo = RuleInfo {
     judge: |position, alpha| defer(position, discrepancy(position) > alpha),
 };
 
-/// bild.
+/// Table row of the rule `bild`.
 pub(super) const BILD: RuleInfo = RuleInfo {
     name: "bild",
     explanation: "As bild-star, but drafts beyond α nats are rejected for certain, and a token of the target follows the last.",

@@ -12,12 +12,12 @@
 //! Below 0 α draws the last four and oracle-diff to the target. At −1 diff defers everywhere: the right end of Figure
 //! 2. Chow's rules have that end at 0.
 //!
-//! How sure the models are is measured unscaled, but what a rejection costs, TV, after S(·) (App. C.1). A draft
-//! is rejected with probability δ·TV(p, q̂) (Lemma 3).
+//! How sure the models are is measured unscaled, but what a rejection costs, TV, after S(·) (App. C.1). A draft is
+//! rejected with probability δ·TV(p, q̂) (Lemma 3).
 //!
 //! oracle-diff is diff without the draw (Algorithm 3): where δ = 1 the draft is rejected for certain. The distribution
-//! is the same, but a rejected draft may be replaced by itself. It bounds what a rule could gain that asks the large
-//! model only where that pays.
+//! is the same, but a rejected draft may be replaced by the same token. It bounds what a rule could gain that asks the
+//! large model only where that pays.
 
 use super::{
     decision::Decision,
@@ -27,7 +27,7 @@ use super::{
 
 const PAPER: &str = "Narasimhan et al., Faster Cascades via Speculative Decoding";
 
-/// chow.
+/// Table row of the rule `chow`.
 pub(super) const CHOW: RuleInfo = RuleInfo {
     name: "chow",
     symbol: Some("α"),
@@ -41,7 +41,7 @@ pub(super) const CHOW: RuleInfo = RuleInfo {
     judge: |position, alpha| defer(position, position.scalar(Need::Peak) < 1.0 - alpha),
 };
 
-/// chow-log.
+/// Table row of the rule `chow-log`.
 pub(super) const CHOW_LOG: RuleInfo = RuleInfo {
     name: "chow-log",
     default: 1.0,
@@ -52,7 +52,7 @@ pub(super) const CHOW_LOG: RuleInfo = RuleInfo {
     ..CHOW
 };
 
-/// diff.
+/// Table row of the rule `diff`.
 pub(super) const DIFF: RuleInfo = RuleInfo {
     name: "diff",
     default: 0.1,
@@ -62,7 +62,7 @@ pub(super) const DIFF: RuleInfo = RuleInfo {
     ..CHOW
 };
 
-/// diff-log.
+/// Table row of the rule `diff-log`.
 pub(super) const DIFF_LOG: RuleInfo = RuleInfo {
     name: "diff-log",
     default: 0.3,
@@ -72,7 +72,7 @@ pub(super) const DIFF_LOG: RuleInfo = RuleInfo {
     ..CHOW_LOG
 };
 
-/// opt.
+/// Table row of the rule `opt`.
 pub(super) const OPT: RuleInfo = RuleInfo {
     name: "opt",
     default: 0.3,
@@ -82,7 +82,7 @@ pub(super) const OPT: RuleInfo = RuleInfo {
     ..CHOW
 };
 
-/// opt-log.
+/// Table row of the rule `opt-log`.
 pub(super) const OPT_LOG: RuleInfo = RuleInfo {
     name: "opt-log",
     default: 0.5,
@@ -92,7 +92,7 @@ pub(super) const OPT_LOG: RuleInfo = RuleInfo {
     ..CHOW_LOG
 };
 
-/// oracle-diff.
+/// Table row of the rule `oracle-diff`.
 pub(super) const ORACLE_DIFF: RuleInfo = RuleInfo {
     name: "oracle-diff",
     explanation: "As diff, but drafts where the target is surer are rejected for certain: the oracle of sequential cascades.",
@@ -110,12 +110,13 @@ fn diff(position: &Position<'_>, cost: f64) -> bool {
     position.scalar(Need::Peak) < position.p.unscaled().peak() - cost
 }
 
-/// H(p) < H(q) − cost.
+/// The condition H(p) < H(q) − cost, in nats.
 fn diff_log(position: &Position<'_>, cost: f64) -> bool {
     position.p.unscaled().entropy() < position.scalar(Need::Entropy) - cost
 }
 
-/// TV(p, q̂) after S(·): what a deferred draft is rejected with. Both add up to 1, so q̂'s support tells it.
+/// TV(p, q̂) after S(·), the probability that a deferred draft is rejected. Both add up to 1, so that q̂'s support
+/// determines it.
 fn rejection(position: &Position<'_>) -> f64 {
     position.pairs().map(|(q, p)| (q - p).max(0.0)).sum()
 }

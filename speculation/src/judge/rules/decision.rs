@@ -1,4 +1,4 @@
-//! What a rule decides, and what follows from it: acceptance, replacement, and the distribution of the committed token.
+//! Decisions of a rule and their consequences: acceptance, replacement, and the distribution of the committed token.
 
 use outrider_codec::distribution::DraftDist;
 
@@ -9,7 +9,7 @@ pub(super) fn probabilities(q: &DraftDist) -> impl Iterator<Item = f64> {
     q.counts().iter().map(|&count| f64::from(count) / f64::from(q.total()))
 }
 
-/// What happens at a drafted position, whichever token was drafted.
+/// Decision at a drafted position, the same whichever token was drafted.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decision {
     /// Accepts the draft: π = q̂.
@@ -32,12 +32,12 @@ pub struct Interleaving {
 }
 
 impl Interleaving {
-    /// `on_support` has one weight for each id of q̂.
+    /// An interleaving from `on_support`, one weight for each id of q̂, and the multiple of p `elsewhere`.
     pub(super) fn new(on_support: Vec<f64>, elsewhere: f64) -> Self {
         Self { on_support, elsewhere }
     }
 
-    /// π as V weights.
+    /// π as V weights, one for each token.
     pub(crate) fn dense(&self, q: &DraftDist, p: &[f64]) -> Vec<f64> {
         self.overlay(q, p, |weight, _| weight)
     }
@@ -60,8 +60,8 @@ impl Decision {
         q.ids().binary_search(&id).map_or(0.0, |place| self.accepted_mass(q, place) / probability(q, place))
     }
 
-    /// What the token in place of a rejected draft is drawn from, V weights that need not add up to 1: max(0, π − q̂),
-    /// or p for [`Replace`](Self::Replace). Where rounding leaves nothing, π.
+    /// Weights that the replacement of a rejected draft is drawn from, V of them, which need not add up to 1: max(0, π
+    /// − q̂), or p for [`Replace`](Self::Replace). Where rounding leaves nothing, π.
     ///
     /// After [`Keep`](Self::Keep) no draft is rejected; q̂ then, which is π.
     pub fn replacement(&self, q: &DraftDist, p: &[f64]) -> Vec<f64> {

@@ -6,7 +6,7 @@ use super::{
     statistic::Need,
 };
 
-/// exact.
+/// Table row of the rule `exact`.
 pub(super) const EXACT: RuleInfo = RuleInfo {
     name: "exact",
     symbol: None,

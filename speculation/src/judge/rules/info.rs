@@ -1,4 +1,4 @@
-//! What every rule has: a row of the table, and a function of the position.
+//! The parts of every rule: a row of the table, and a function of the position.
 
 use std::borrow::Cow;
 
@@ -13,20 +13,20 @@ use crate::sample::Distribution;
 /// The values that a rule's parameter may take.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Range {
-    /// \[0, most\].
+    /// Numbers in \[0, most\].
     UpTo(f64),
-    /// \[0, bound).
+    /// Numbers in \[0, bound).
     Below(f64),
-    /// \[0, ∞).
+    /// Non-negative numbers, \[0, ∞).
     NotNegative,
-    /// \[−most, most\].
+    /// Numbers in \[−most, most\].
     Within(f64),
-    /// (−∞, ∞).
+    /// Any finite number, (−∞, ∞).
     Any,
 }
 
 impl Range {
-    /// Whether `value` is one of them.
+    /// True if `value` is in the range.
     pub fn contains(&self, value: f64) -> bool {
         match *self {
             Self::UpTo(most) => (0.0..=most).contains(&value),
@@ -50,40 +50,40 @@ impl core::fmt::Display for Range {
     }
 }
 
-/// A row of the table: what users are told of a rule, and what it does.
+/// A row of the table: the description of a rule for users, and its function.
 #[derive(Debug)]
 pub struct RuleInfo {
-    /// As users say it.
+    /// The name that users write.
     pub name: &'static str,
-    /// Its parameter's symbol in the paper; `None` if it has no parameter, which is then 0.
+    /// The parameter's symbol in the paper; `None` if the rule has no parameter, which is then 0.
     pub symbol: Option<&'static str>,
     /// A parameter to start with. Taken by us, not by the papers: they sweep it.
     pub default: f64,
-    /// What the parameter may be.
+    /// The range of the parameter.
     pub range: Range,
-    /// One sentence.
+    /// One sentence that explains it to users.
     pub explanation: &'static str,
-    /// Where it comes from.
+    /// The paper that the rule is from.
     pub paper: &'static str,
-    /// Whether the text's distribution may differ from the target's.
+    /// True if the text's distribution may differ from the target's.
     pub lossy: bool,
-    /// What it needs of the draft model's unscaled distribution.
+    /// The part of the draft model's unscaled distribution that it needs.
     pub(super) need: Need,
-    /// Whether the token after a round of which all drafts are accepted is drawn from p.
+    /// True if the token after a round whose drafts are all accepted is drawn from p.
     pub(super) has_bonus: bool,
     /// The rule itself, of the position and its parameter.
     pub(super) judge: fn(&Position<'_>, f64) -> Decision,
 }
 
-/// All that is known at a drafted position.
+/// Everything that is known at a drafted position.
 #[derive(Debug, Clone, Copy)]
 pub struct Position<'a> {
     /// q̂, whose ids are all below V.
     pub q: &'a DraftDist,
-    /// What the rule needs of the unscaled q. [`Statistic::Nothing`] where S(·) changes nothing (T = 1, top-k 0, top-p
-    /// 1): it is then worked out from q̂.
+    /// The statistic of the unscaled q that the rule needs. [`Statistic::Nothing`] where S(·) changes nothing (T = 1,
+    /// top-k 0, top-p 1): it is then worked out from q̂.
     pub statistic: &'a Statistic,
-    /// p = S(target).
+    /// p = S(target), the target's distribution.
     pub p: &'a Distribution<'a>,
     /// The parameters of S(·).
     pub sampling: &'a SamplingParameters,
@@ -95,7 +95,7 @@ impl Position<'_> {
         probabilities(self.q).zip(self.q.ids().iter().map(|&id| self.p.probability(id)))
     }
 
-    /// max q or H(q), whichever `need` names.
+    /// The number max q or H(q), whichever `need` names.
     pub(super) fn scalar(&self, need: Need) -> f64 {
         let known = match self.statistic {
             Statistic::Nothing => &need.of_dist(self.q),
@@ -116,7 +116,7 @@ impl Position<'_> {
         }
     }
 
-    /// π = p.
+    /// π = p, the target's distribution.
     pub(super) fn target(&self) -> Interleaving {
         Interleaving::new(self.pairs().map(|(_, p)| p).collect(), 1.0)
     }

@@ -31,7 +31,7 @@ use super::{
     statistic::Need,
 };
 
-/// lossy.
+/// Table row of the rule `lossy`.
 pub(super) const LOSSY: RuleInfo = RuleInfo {
     name: "lossy",
     symbol: Some("α"),
@@ -45,7 +45,7 @@ pub(super) const LOSSY: RuleInfo = RuleInfo {
     judge: |position, alpha| Decision::Speculate(bounded(position, 1.0 - alpha, 1.0)),
 };
 
-/// lossy-tuned.
+/// Table row of the rule `lossy-tuned`.
 pub(super) const LOSSY_TUNED: RuleInfo = RuleInfo {
     name: "lossy-tuned",
     explanation: "As lossy, with the tokens that replace drafts tuned so that the text has a distribution of the same form.",

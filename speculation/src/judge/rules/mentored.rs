@@ -37,7 +37,7 @@ use super::{
     statistic::Need,
 };
 
-/// mentored.
+/// Table row of the rule `mentored`.
 pub(super) const MENTORED: RuleInfo = RuleInfo {
     name: "mentored",
     symbol: Some("D"),

@@ -33,10 +33,10 @@ pub(super) struct Ratios {
 struct Sums {
     q_below: f64,
     p_below: f64,
-    /// Σ p·ln ρ.
+    /// Σ p·ln ρ below the cut, in nats.
     divergence_below: f64,
     q_above: f64,
-    /// With p's mass outside of q̂'s support.
+    /// Sum of p above the cut, with p's mass outside of q̂'s support.
     p_above: f64,
 }
 

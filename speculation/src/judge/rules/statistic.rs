@@ -1,4 +1,4 @@
-//! How sure the models are, unscaled: statistics of softmax(logits) at T = 1, without top-k and top-p (Narasimhan et
+//! Statistics of the models' confidence, unscaled: of softmax(logits) at T = 1, without top-k and top-p (Narasimhan et
 //! al., App. C.1).
 
 use half::f16;
@@ -7,13 +7,13 @@ use outrider_codec::distribution::DraftDist;
 use super::decision::probabilities;
 use crate::sample::Distribution;
 
-/// What of the draft model's own distribution a rule needs: q, unscaled, the softmax of its logits at T = 1 without
-/// top-k and top-p.
+/// The part of the draft model's unscaled distribution q that a rule needs. Here q is the softmax of its logits at T =
+/// 1 without top-k and top-p.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// Nothing: S(q) says all.
     Nothing,
-    /// max q.
+    /// The largest probability, max q.
     Peak,
     /// H(q) = −Σ q·ln q, in nats.
     Entropy,
@@ -21,12 +21,12 @@ pub enum Need {
     Support,
 }
 
-/// What came with a draft of what a rule needs.
+/// The statistic of q that comes with a draft because a rule needs it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Statistic {
     /// Nothing: the rule needs nothing, or S(·) changes nothing and q̂ says it all.
     Nothing,
-    /// max q or H(q).
+    /// One number, max q or H(q).
     Scalar(f64),
     /// q(x) of each token of q̂'s support, by ascending id; their sum is at most 1 up to rounding.
     Support(Vec<f64>),

@@ -19,7 +19,7 @@ use crate::{
 struct Case {
     /// The draft model's logits.
     row: Vec<f32>,
-    /// The target's.
+    /// Logits of the target.
     logits: Vec<f32>,
     sampling: SamplingParameters,
     q: DraftDist,
@@ -27,7 +27,7 @@ struct Case {
 }
 
 impl Case {
-    /// q̂ is dense, or has `sparse` tokens and counts that add up to so many.
+    /// A case whose q̂ has the support size and the lattice resolution of `sparse`, or is dense.
     fn new(row: Vec<f32>, logits: Vec<f32>, sampling: SamplingParameters, sparse: Option<(u32, u32)>) -> Self {
         let q = Distribution::new(&row, &sampling).unwrap();
         let q = match sparse {
@@ -43,7 +43,7 @@ impl Case {
         self.sampling == SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 }
     }
 
-    /// What travels.
+    /// The statistic that travels with a draft.
     fn statistic(&self, need: Need) -> Statistic {
         if self.neutral() {
             Statistic::Nothing

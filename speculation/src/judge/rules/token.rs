@@ -1,4 +1,4 @@
-//! Token-specific speculative cascades (Narasimhan et al., §5, eqs 11–16, Algorithm 6): δ for each token by itself.
+//! Token-specific speculative cascades (Narasimhan et al., §5, eqs 11–16, Algorithm 6): a separate δ for each token.
 //!
 //! ```text
 //! π(v) = q̂(v)·(1 − r(v)) + p(v)·η,   η = Σ r·q̂,   r(v) = 1 where v is not good enough:
@@ -18,7 +18,7 @@ use super::{
     statistic::Need,
 };
 
-/// token-v1.
+/// Table row of the rule `token-v1`.
 pub(super) const TOKEN_V1: RuleInfo = RuleInfo {
     name: "token-v1",
     symbol: Some("α"),
@@ -35,7 +35,7 @@ pub(super) const TOKEN_V1: RuleInfo = RuleInfo {
     },
 };
 
-/// token-v2.
+/// Table row of the rule `token-v2`.
 pub(super) const TOKEN_V2: RuleInfo = RuleInfo {
     name: "token-v2",
     explanation: "Keep the tokens that the target gives at least what it gives its best one, less α.",
@@ -44,7 +44,7 @@ pub(super) const TOKEN_V2: RuleInfo = RuleInfo {
     ..TOKEN_V1
 };
 
-/// token-v3.
+/// Table row of the rule `token-v3`.
 pub(super) const TOKEN_V3: RuleInfo = RuleInfo {
     name: "token-v3",
     explanation: "Keep the tokens that the target gives at least 1 − α times what it gives its best one.",
@@ -59,7 +59,7 @@ fn by_target(position: &Position<'_>, least: impl Fn(f64) -> f64) -> Decision {
     interleave(position, position.q.ids().iter().map(|&id| p.probability(logits[id as usize]) < least))
 }
 
-/// π of eq. 11, with r of each token of q̂'s support.
+/// Decision with the π of equation 11; `deferred` is r of each token of q̂'s support.
 fn interleave(position: &Position<'_>, deferred: impl Iterator<Item = bool>) -> Decision {
     let deferred: Vec<bool> = deferred.collect();
     // η = Σ r·q̂

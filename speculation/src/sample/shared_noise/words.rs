@@ -9,12 +9,12 @@ mod lanes;
 pub(super) use lanes::BLOCKS;
 use lanes::Lanes;
 
-/// Tokens of a block.
+/// Number of tokens in a block.
 pub(super) const TOKENS: usize = 8;
 
 const WORDS: usize = 16;
 const DOUBLE_ROUNDS: usize = 4;
-/// "expand 32-byte k".
+/// ChaCha's constants, "expand 32-byte k".
 const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
 
 /// The words of some blocks: `[word][block]`.

@@ -1,7 +1,7 @@
 //! The chains of guesses that an edge has begun: where each ends, and where it was wrong.
 //!
 //! A guess that is compared with what was written, in a pass or because it came late, and differs breaks its chain:
-//! what follows in it was guessed behind a wrong token, and is dropped.
+//! what follows in it was guessed after a wrong token, and is dropped.
 
 use outrider_codec::frame::Guesses;
 
@@ -10,7 +10,7 @@ use super::{
     failure::Failure,
 };
 
-/// What an edge may send.
+/// Limits on an edge's guesses.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     /// The most guesses ahead of the text.
@@ -22,10 +22,10 @@ pub(super) struct Limits {
 /// Broken chains that are remembered besides: a branch of one may be under way that leaves it before it was wrong.
 const REMEMBERED: usize = 32;
 
-/// Those that are alive, and the last of those that are not.
+/// The living chains of guesses, and the last of those that are broken.
 #[derive(Debug, Default)]
 pub(super) struct Chains {
-    /// By ascending numbers.
+    /// Chains by ascending numbers.
     known: Vec<Chain>,
     /// Number of the last one; 0 before the first.
     last: u32,
@@ -34,7 +34,7 @@ pub(super) struct Chains {
 #[derive(Debug, Clone, Copy)]
 struct Chain {
     number: u32,
-    /// Position behind its last guess.
+    /// Position after its last guess.
     end: usize,
     /// Its last guess, if that is ahead of the text.
     tip: Option<Key>,
@@ -43,9 +43,9 @@ struct Chain {
 }
 
 impl Chains {
-    /// Looks at a frame of guesses behind a text of `written` tokens: begins its chain if it is a new one, which drops
-    /// the `ahead` unless it is a branch. Gives whether the frame is of use: not if it comes again, or of a chain that
-    /// was dropped.
+    /// Looks at a frame of guesses after a text of `written` tokens: begins its chain if it is a new one, which drops
+    /// the `ahead` unless it is a branch. Returns true if the frame is of use: not if it comes again, or is of a chain
+    /// that was dropped.
     pub(super) fn begin(
         &mut self,
         guesses: &Guesses,
@@ -59,7 +59,7 @@ impl Chains {
             if position <= end {
                 return Ok(());
             }
-            // Behind what the edge has from us, or behind its own last guess: there is no gap.
+            // Positions after what the edge has from us, or after its own last guess, leave no gap.
             Err(Failure::out_of_order("there is a guess missing before these"))
         };
         if number <= self.last {
@@ -105,7 +105,7 @@ impl Chains {
         Ok(true)
     }
 
-    /// Guesses have come that are next in a chain. Gives how many are at tokens that were written already.
+    /// Adds guesses that are next in a chain. Returns the number of those at tokens that were written already.
     pub(super) fn extend(&mut self, number: u32, ids: &[u32], written: &[u32], ahead: &mut Tree<()>) -> usize {
         let Some(chain) = self.known.iter_mut().find(|chain| chain.number == number) else { return 0 };
         let mut late = 0;

@@ -1,14 +1,14 @@
-//! What a session did, for those who count. Nothing depends on it.
+//! Events of a session, for metrics. Nothing depends on them.
 
 use outrider_codec::{
     frame::{ErrorCode, Finish, Frame},
     scheme::SchemeParameters,
 };
 
-/// What a call of [`CloudSession`](super::CloudSession) led to.
+/// An event of a call of [`CloudSession`](super::CloudSession).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloudEvent {
-    /// A generation began.
+    /// A generation has begun.
     Started {
         /// The scheme of its drafts; `None` if the target writes alone.
         scheme: Option<SchemeParameters>,
@@ -21,7 +21,7 @@ pub enum CloudEvent {
         accepted: usize,
         /// Tokens that the round adds to the text, with one that the edge is to resample.
         committed: usize,
-        /// Whether another token replaces a rejected draft.
+        /// True if another token replaces a rejected draft.
         resampled: bool,
     },
     /// A pass of the target added to a text that it writes.
@@ -32,33 +32,33 @@ pub enum CloudEvent {
         judged: usize,
         /// Guesses that were right.
         accepted: usize,
-        /// How many of those were not the first at their position.
+        /// Right guesses among these that were not the first at their position.
         branched: usize,
-        /// Whether the guesses were the server's own.
+        /// True if the guesses were the server's own.
         own: bool,
     },
-    /// Guesses came.
+    /// Guesses of the edge came.
     Guessed {
-        /// How many.
+        /// Number of guesses that came.
         came: usize,
-        /// How many of them at tokens that were written already.
+        /// Guesses among them at tokens that were written already.
         late: usize,
     },
     /// A generation is over.
     Finished(Finish),
     /// The edge ended a generation.
     Cancelled,
-    /// The edge was told an error.
+    /// The edge was sent an error.
     Failed(ErrorCode),
 }
 
-/// What a pass led to.
+/// Results of a judged pass.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// Frames to send.
+    /// Frames to send to the edge.
     pub(super) frames: Vec<Frame>,
-    /// What is counted of it.
+    /// The event to count, if any.
     pub(super) event: Option<CloudEvent>,
-    /// Why the generation is over, if it is.
+    /// The reason why the generation is over, if it is.
     pub(super) finish: Option<Finish>,
 }

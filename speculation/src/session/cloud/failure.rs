@@ -1,4 +1,4 @@
-//! What ends a generation or a connection, as the edge is told.
+//! Errors that end a generation or a connection, as they are sent to the edge.
 
 use outrider_codec::{error::DecodeError, frame::ErrorCode};
 

@@ -1,8 +1,9 @@
 //! The rounds in flight at the cloud: which Draft may come, and which waits for its turn.
 //!
-//! A [continued](Draft::continued) round does not keep the edge from sending the next. What comes while a round is at
-//! work waits as it came: its codes depend on what the verdicts before it leave. Where a draft of a continued round is
-//! rejected, what waits is discarded, and so is what is still under way; the epoch tells it from what comes after.
+//! A [continued](Draft::continued) round does not keep the edge from sending the next. Rounds that come while one is at
+//! work wait undecoded: their codes depend on the state that the verdicts before them leave. Where a draft of a
+//! continued round is rejected, the rounds that wait or are still under way are discarded; the epoch separates them
+//! from later ones.
 
 use std::collections::VecDeque;
 
@@ -19,7 +20,7 @@ pub(super) struct Flight {
     epoch: u32,
     /// The round at work; if there is none, the next.
     round: u32,
-    /// Whether the round at work is continued, if there is one.
+    /// True if the round at work is continued; `None` if no round is at work.
     at_work: Option<bool>,
     /// The rounds that follow, in order: with the one at work no more than the window. All but the last are continued.
     waiting: VecDeque<Draft>,
@@ -28,7 +29,7 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    /// Before the first round.
+    /// The state before the first round.
     pub(super) fn new(window: u8) -> Self {
         Self { window: window.into(), epoch: 0, round: 0, at_work: None, waiting: VecDeque::new(), unbroken_since: 0 }
     }
@@ -38,7 +39,7 @@ impl Flight {
         self.round
     }
 
-    /// Whether a round is at work.
+    /// True while a round is at work.
     pub(super) fn is_busy(&self) -> bool {
         self.at_work.is_some()
     }

@@ -36,34 +36,34 @@ pub(super) struct Generation {
     sampling: SamplingParameters,
     seed: u64,
     committed: Vec<u32>,
-    /// `committed` may grow to this length.
+    /// Length that `committed` may grow to.
     length_limit: usize,
-    /// How many of `committed` the cache holds.
+    /// Number of tokens of `committed` that the cache holds.
     cached: usize,
     writer: Writer,
 }
 
-/// Who writes the text.
+/// The end that writes the text.
 #[derive(Debug)]
 pub(super) enum Writer {
     /// The edge drafts, and the target verifies.
     Both(Box<Verification>),
-    /// The target; what it writes does not depend on what is guessed of it. `None`: it has draws of its own, and nobody
+    /// The target, whose text does not depend on the guesses at it. `None`: it has draws of its own, and there are no
     /// guesses.
     Target(Option<Box<GuessQueue>>),
 }
 
-/// What a generation that the edge drafts for has besides.
+/// Further state of a generation that the edge drafts for.
 #[derive(Debug)]
 pub(super) struct Verification {
     parameters: SchemeParameters,
     scheme: Scheme,
     rule: Rule,
-    /// How the statistics that the rule needs come.
+    /// Encoding of the statistics that the rule needs.
     statistics: Transport,
-    /// Whether the edge wants to know what was judged by.
+    /// True if the edge wants the distributions by which drafts were judged.
     evidence: bool,
-    /// Which round is at work, and which wait.
+    /// The round at work, and those that wait.
     flight: Flight,
     /// The round at work, if it has drafts to be judged.
     round: Option<Arc<Round>>,
@@ -236,7 +236,7 @@ impl Generation {
         }
     }
 
-    /// Guesses have come.
+    /// Takes guesses from the edge.
     pub(super) fn guess(&mut self, guesses: &Guesses, target: &TargetInfo) -> Result<Option<Admitted>, Failure> {
         if guesses.generation < self.number {
             return Ok(None);
@@ -251,7 +251,7 @@ impl Generation {
         }
     }
 
-    /// The share of guesses that was right, if anybody guesses.
+    /// The share of guesses that was right, if the generation takes guesses.
     pub(super) fn rates(&self) -> Option<CandidateRates> {
         match &self.writer {
             Writer::Target(Some(queue)) => Some(queue.rates()),
@@ -259,12 +259,12 @@ impl Generation {
         }
     }
 
-    /// Whether it pays that the server guesses itself.
+    /// True if drafts of the server's own pay.
     pub(super) fn may_draft(&self, prices: Prices) -> bool {
         matches!(&self.writer, Writer::Target(Some(queue)) if queue.begin_drafting(prices, 1) > 0)
     }
 
-    /// What the server is to guess itself before the next pass, if that is worth it; asked once a pass.
+    /// Drafts that the server is to make before the next pass, if they pay; asked once a pass.
     pub(super) fn begin_drafting(&self, target: &TargetInfo, prices: Prices) -> Option<OwnDrafts> {
         let Writer::Target(Some(queue)) = &self.writer else { return None };
         // The first pass reads the prompt, which takes long and gives one token.
@@ -286,16 +286,16 @@ impl Generation {
         self.length_limit.min(target.limits.context_length as usize) - self.committed.len()
     }
 
-    /// The most guesses that a pass may judge. Behind the last one the target writes a token of its own.
+    /// The most guesses that a pass may judge. After the last one the target writes a token of its own.
     fn room(&self, target: &TargetInfo) -> usize {
         (self.left(target) - 1).min(target.limits.max_draft_tokens.into())
     }
 
-    /// How long the next pass is to be held for a guess, if it is; asked once a pass.
+    /// Time that the next pass is to be held for a guess, if it is; asked once a pass.
     pub(super) fn begin_hold(&mut self, target: &TargetInfo) -> Option<Duration> {
         match &mut self.writer {
-            // The first pass reads the prompt: nothing that could come would spare it. What writes on by itself cannot
-            // be held.
+            // The first pass reads the prompt: nothing that could come would save it. A target with draws of its own
+            // writes on and cannot be held.
             Writer::Target(Some(queue)) if self.cached > 0 && !target.limits.own_draws => queue.begin_hold(),
             _ => None,
         }
@@ -351,7 +351,7 @@ impl Generation {
         self.cached = length;
     }
 
-    /// Goes on from the judgement of a round, which has been [checked](Round::check). The pass took so `long`.
+    /// Goes on from the judgement of a round, which has been [checked](Round::check). The pass took the time `long`.
     pub(super) fn advance(
         &mut self,
         round: &Round,
@@ -365,19 +365,19 @@ impl Generation {
         }
     }
 
-    /// What the target has written: the guesses that were its choice, and the token behind them.
+    /// Writes the target's tokens: the guesses that were its choice, and the token after them.
     fn write(&mut self, round: &Round, judgement: &Judgement, long: Duration, target: &TargetInfo) -> Progress {
         let mut ids = round.line(judgement.branch);
         ids.truncate(judgement.accepted);
         match (ids.iter().position(|id| target.eos_ids.contains(id)), &judgement.next) {
-            // What was guessed behind the end of the text never was.
+            // Guesses after the end of the text are dropped.
             (Some(last), _) => ids.truncate(last + 1),
             (None, NextToken::Token(token)) => ids.push(*token),
             // There is one, without a scheme and with that of ids.
             (None, _) => return Progress::default(),
         }
         let accepted = judgement.accepted.min(ids.len());
-        // Whose text comes by itself judges guesses as far as it has come.
+        // A target with draws of its own judges guesses as far as its text has come.
         let judged = if target.limits.own_draws { round.guesses_at(ids.len()) } else { round.guesses() };
         let (heard, own, branched) = match &mut self.writer {
             Writer::Both(verification) => {
@@ -475,7 +475,7 @@ impl Verification {
         }
     }
 
-    /// What comes down of the token that follows, and what the edge resamples it from.
+    /// The token that follows as it is sent down, and the distribution that the edge resamples it from.
     fn downlink(&self, next: NextToken) -> (Next, Option<TargetDist>) {
         match next {
             NextToken::Nothing => (Next::Nothing, None),
@@ -490,7 +490,7 @@ impl Verification {
     }
 }
 
-/// Rounding leaves what is computed as a probability a little outside of [0, 1].
+/// Cuts a computed probability to [0, 1], which rounding may leave a little.
 fn probability(value: f64) -> f32 {
     value.clamp(0.0, 1.0) as f32
 }

@@ -1,8 +1,8 @@
 //! The guesses that lie ahead of a text which the target writes.
 //!
-//! What is written never depends on them: under the shared noise the target's choice at a position is the same whoever
-//! guessed what (DESIGN of coupled drafting: Daliri, Musco, Suresh). A guess at hand lets a pass judge it, and go on
-//! behind it if it was right.
+//! The text never depends on them: under the shared noise the target's choice at a position does not depend on the
+//! guesses (DESIGN of coupled drafting: Daliri, Musco, Suresh). A guess at hand lets a pass judge it, and go on after
+//! it if it was right.
 //!
 //! Guesses come in [chains](super::chains) that may leave one another, so that they form a tree. A pass judges the most
 //! probable of them that are worth their rows.
@@ -37,57 +37,59 @@ const UNMEASURED: usize = 64;
 /// The guesses of one generation that await their place in the text.
 #[derive(Debug)]
 pub(super) struct GuessQueue {
-    /// How ids are coded.
+    /// The code of token ids.
     scheme: Scheme,
     chains: Chains,
-    /// Guesses at the tokens behind the end of the text.
+    /// Guesses at the tokens after the end of the text.
     ahead: Tree<()>,
-    /// What the server guessed itself for the next pass, if it was asked to.
+    /// Guesses of the server's own for the next pass, if it was asked to draft.
     own: Option<Vec<u32>>,
-    /// Whether the pass under way judges that.
+    /// True if the pass under way judges those.
     judges_own: bool,
     rates: CandidateRates,
     /// Passes since anything was compared with what was written.
     unmeasured: usize,
     /// Frames that came, modulo 256.
     heard: u8,
-    /// How many had when the pass under way began: what comes later waits for its end, which is not the link's doing.
+    /// Number of frames that had come when the pass under way began. Later frames wait for its end, which is not time
+    /// of the link.
     taken: u8,
     patience: Duration,
     hold: Hold,
 }
 
-/// Whether the next pass is held for a guess.
+/// State of the hold of the next pass for a guess.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hold {
-    /// It has not been yet.
+    /// It has not been held yet.
     Due,
-    /// It is being held.
+    /// It is being held now.
     On,
-    /// It was, for as long as the edge wants.
+    /// It was held, for as long as the edge wants.
     Over,
 }
 
 /// Guesses that a pass judges.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Chosen {
-    /// One behind the other.
+    /// Guesses in a line, each after the one before.
     pub(super) line: Vec<u32>,
-    /// In place of these.
+    /// Branches that leave the line or one another.
     pub(super) branches: Vec<Branch>,
 }
 
-/// What a frame of guesses led to.
+/// Results of a frame of guesses.
 #[derive(Debug)]
 pub(super) struct Admitted {
-    /// What is counted of it.
+    /// The event to count for it.
     pub(super) event: CloudEvent,
     /// Those of its guesses that are ahead of the text and may be right.
     pub(super) offer: Option<Offer>,
 }
 
 impl GuessQueue {
-    /// None yet, over a vocabulary of V. So many guesses were right lately.
+    /// A queue without guesses, over a vocabulary of V tokens; `rates` are the shares of guesses that were right
+    /// lately.
     pub(super) fn new(vocab_size: u32, rates: CandidateRates) -> Result<Self, ParameterError> {
         Ok(Self {
             scheme: Scheme::new(SchemeParameters::Coupled, vocab_size)?,
@@ -104,8 +106,8 @@ impl GuessQueue {
         })
     }
 
-    /// Takes a frame of guesses at a text of which `written` is known, prompt included. What comes again, or of a chain
-    /// that was dropped, changes nothing.
+    /// Takes a frame of guesses at a text of which `written` is known, prompt included. A frame that comes again, or is
+    /// of a chain that was dropped, changes nothing.
     pub(super) fn admit(
         &mut self,
         guesses: &Guesses,
@@ -132,7 +134,7 @@ impl GuessQueue {
         Ok(Some(Admitted { event, offer: self.offer(guesses.chain, ids.len() - late, written) }))
     }
 
-    /// The last so many guesses of a chain, behind what they assume to be written.
+    /// The last `count` guesses of a chain, after what they assume to be written.
     fn offer(&self, chain: u32, count: usize, written: &[u32]) -> Option<Offer> {
         let path = self.ahead.path(Some(self.chains.tip(chain)?));
         let (before, ids) = path.split_at_checked(path.len().checked_sub(count)?).filter(|(_, ids)| !ids.is_empty())?;
@@ -162,10 +164,10 @@ impl GuessQueue {
         self.lines(&chosen)
     }
 
-    /// Guesses as a line and what leaves it. Each comes behind its parent.
+    /// Guesses as a line and its branches. Each comes after its parent.
     fn lines(&self, chosen: &[Key]) -> Chosen {
         let mut found = Chosen::default();
-        // What begins a line: which, behind how many guesses of what.
+        // Starts of lines: the first guess, the line that it leaves, and the number of that line's guesses before it.
         let mut open: Vec<(Option<Key>, usize, usize)> = vec![(None, 0, 0)];
         while let Some((begins, parent, from)) = open.pop() {
             let number = found.branches.len() + usize::from(begins.is_some());
@@ -189,7 +191,7 @@ impl GuessQueue {
         found
     }
 
-    /// Whether what the pass judged was the server's own.
+    /// True if the guesses that the pass judged were the server's own.
     pub(super) fn judged_own(&self) -> bool {
         self.judges_own
     }
@@ -199,19 +201,19 @@ impl GuessQueue {
         self.rates
     }
 
-    /// How many tokens the server is to guess itself for the next pass, which are worth their drafting and their rows:
-    /// none where the edge's are at hand; asked once a pass.
+    /// Number of tokens that the server is to guess itself for the next pass, which are worth their drafting and their
+    /// rows: none where the edge's are at hand; asked once a pass.
     pub(super) fn begin_drafting(&self, prices: Prices, most: usize) -> usize {
         let Some(price) = prices.own_draft.filter(|_| self.own.is_none() && self.ahead.is_empty()) else { return 0 };
         self.worth(&prices, price, most)
     }
 
-    /// How many guesses are worth their rows and what each costs besides, or one now and then that is not.
+    /// Number of guesses that are worth their rows and what each costs besides, or one now and then that is not.
     fn worth(&self, prices: &Prices, besides: f64, most: usize) -> usize {
         prices.rows.paid(self.rates.first.get(), besides, most).max(self.probe(most))
     }
 
-    /// How many are judged whatever they cost.
+    /// Number of guesses that are judged whatever they cost.
     fn probe(&self, most: usize) -> usize {
         usize::from(self.unmeasured >= UNMEASURED).min(most)
     }
@@ -221,8 +223,8 @@ impl GuessQueue {
         self.own = Some(ids);
     }
 
-    /// Tokens were written behind a text of so many, by a pass that accepted so many of the guesses that it judged.
-    /// Gives how many of the guesses at them were right that were not the first at their position.
+    /// Takes tokens written after a text of `length` tokens, by a pass that accepted `accepted` of the guesses that it
+    /// `judged`. Returns the number of right guesses at them that were not the first at their position.
     pub(super) fn written(&mut self, length: usize, tokens: &[u32], accepted: usize, judged: usize) -> usize {
         (self.hold, self.own) = (Hold::Due, None);
         let compares = judged > 0 || !self.ahead.is_empty();
@@ -251,7 +253,7 @@ impl GuessQueue {
         self.taken
     }
 
-    /// How long the next pass is to be held; asked once a pass.
+    /// Time that the next pass is to be held; asked once a pass.
     pub(super) fn begin_hold(&mut self) -> Option<Duration> {
         if self.hold != Hold::Due || self.patience.is_zero() || self.has_guess() {
             return None;
@@ -260,17 +262,17 @@ impl GuessQueue {
         Some(self.patience)
     }
 
-    /// Whether the next pass waits.
+    /// True while the next pass waits.
     pub(super) fn is_held(&self) -> bool {
         self.hold == Hold::On && !self.has_guess()
     }
 
-    /// Whether there is a guess at the next token, anybody's.
+    /// True if there is a guess at the next token, of the edge or of the server.
     fn has_guess(&self) -> bool {
         !self.ahead.is_empty() || self.own.as_ref().is_some_and(|own| !own.is_empty())
     }
 
-    /// It has waited long enough.
+    /// Ends the hold: the pass has waited long enough.
     pub(super) fn end_hold(&mut self) {
         self.hold = Hold::Over;
     }

@@ -40,17 +40,17 @@ impl KeptFrames {
         bytes
     }
 
-    /// Whether all that may not have arrived can be sent again.
+    /// True if all frames that may not have arrived can be sent again.
     pub(super) fn is_complete(&self) -> bool {
         self.lost.is_none()
     }
 
-    /// What an edge with a text of such a length lacks.
+    /// The frames that an edge with a text of `length` tokens lacks.
     pub(super) fn lacking(&self, length: usize) -> impl Iterator<Item = &[u8]> {
         self.frames.iter().filter(move |kept| kept.length >= length).map(|kept| &kept.bytes[..])
     }
 
-    /// Forgets everything.
+    /// Forgets all kept frames.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }

@@ -13,7 +13,7 @@ use crate::{
 /// The target model, as a session needs to know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetInfo {
-    /// V.
+    /// V, the size of the vocabulary.
     pub vocab_size: u32,
     /// SHA-256 of the vocabulary; FORMAT.md says of what exactly.
     pub tokenizer_hash: [u8; 32],
@@ -24,7 +24,7 @@ pub struct TargetInfo {
 }
 
 impl TargetInfo {
-    /// Whether no token can follow this one: it ends texts, or is none.
+    /// True if no token can follow this one: it ends texts, or is outside of the vocabulary.
     pub(super) fn is_last(&self, id: u32) -> bool {
         id >= self.vocab_size || self.eos_ids.contains(&id)
     }
@@ -33,9 +33,11 @@ impl TargetInfo {
 /// A forward pass of the target, and the round that it judges.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pass {
-    /// What is fed, and how many rows of logits are wanted. No row is wanted of a pass that only reads the prompt.
+    /// The tokens to feed, and the number of rows of logits that are wanted. No row is wanted of a pass that only reads
+    /// the prompt.
     pub forward: Forward,
-    /// What the rows judge; of a pass that only reads the prompt, how the drafts that follow are to be judged.
+    /// The round that the rows judge; in a pass that only reads the prompt, the settings by which later drafts are
+    /// judged.
     pub round: Arc<Round>,
     /// The most tokens that the text may still grow by, at least one: where it is cut, whatever is judged.
     pub left: usize,
@@ -51,30 +53,30 @@ pub(super) struct InFlight {
     pub(super) round: Arc<Round>,
 }
 
-/// The most tokens of the text before guesses that an [`Offer`] tells.
+/// The most tokens of the text before guesses that an [`Offer`] contains.
 pub const OFFER_TAIL: usize = 16;
 
-/// Guesses that have come, for a target with draws of its own. It writes on by itself, and may use them at once.
+/// Guesses that have come, for a target with draws of its own. It writes without pause, and may use them at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offer {
-    /// Length of the text behind which they are guessed, earlier guesses included.
+    /// Length of the text after which they are guessed, earlier guesses included.
     pub position: usize,
     /// The last tokens of that text, at most [`OFFER_TAIL`].
     pub tail: Vec<u32>,
-    /// The guesses, one behind the other.
+    /// The guesses, each after the one before.
     pub ids: Vec<u32>,
 }
 
-/// What the server's own draft model is to guess: the tokens that the shared noise makes of its distributions.
+/// Guesses asked of the server's own draft model: the tokens that the shared noise makes of its distributions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OwnDrafts {
-    /// The text so far.
+    /// Token ids of the text so far.
     pub text: Vec<u32>,
-    /// How many tokens behind it.
+    /// Number of tokens to guess after it.
     pub count: usize,
-    /// S(·).
+    /// Parameters of the sampling transform S(·).
     pub sampling: SamplingParameters,
-    /// The text's seed.
+    /// The seed of the shared noise.
     pub seed: u64,
 }
 

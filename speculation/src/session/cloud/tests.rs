@@ -332,7 +332,7 @@ fn with_rule(name: &str, scheme: SchemeParameters) -> Vec<u8> {
     Frame::Prompt(Prompt { rule, ..Prompt::exact(scheme, request(1, &[0])) }).encode()
 }
 
-/// The ids certain, behind the bytes of their statistics.
+/// A draft of ids that are certain, after the bytes of their statistics.
 fn draft_with(statistics: &[u8], ids: &[u32]) -> Draft {
     let Ok(Frame::Draft(draft)) = Frame::decode(&draft(1, 0, ids)) else { unreachable!() };
     Draft { payload: [statistics, &draft.payload].concat(), ..draft }

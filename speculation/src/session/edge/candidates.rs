@@ -1,6 +1,6 @@
-//! What an edge has guessed ahead of a text: a tree of candidates, and which of them the server has.
+//! Guesses of an edge ahead of a text: a tree of candidates, and the part of it that the server has.
 //!
-//! The first candidate behind a node is the best by E(x)/q(x), the second the next best. A draft gives both. Without
+//! The first candidate after a node is the best by E(x)/q(x), the second the next best. A draft gives both. Without
 //! branches only first ones are guesses, and they form one chain.
 
 use std::collections::BTreeMap;
@@ -10,18 +10,18 @@ use outrider_codec::frame::MAX_DRAFT_TOKENS;
 use super::super::tree::{Key, Tree};
 use crate::study::evidence::TokenEvidence;
 
-/// What a guess, or a path of them, has to be right with to be worth its row or its drafting.
+/// Least probability of being right for a guess, or a path of them, to be worth its row or its drafting.
 const LEAST: f64 = 0.05;
 
-/// Guesses at the tokens behind the end of a text.
+/// Guesses at the tokens after the end of a text.
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
     tree: Tree<Guess>,
-    /// What is known of the token behind the text.
+    /// The draft model's result for the token after the text.
     next: Drafted,
     /// The chain that the last token of the text was of, if nothing of that was wrong; 0: none.
     chain: u32,
-    /// Position behind the last guess that was sent of each chain.
+    /// Position after the last guess that was sent of each chain.
     ends: BTreeMap<u32, usize>,
     /// Number of the last chain.
     last: u32,
@@ -31,38 +31,38 @@ pub(super) struct Candidates {
 struct Guess {
     /// The chain that it was sent in; 0: the server does not have it, as far as is known.
     chain: u32,
-    /// Whether it was ever sent.
+    /// True if it was ever sent.
     was_sent: bool,
     behind: Drafted,
 }
 
-/// What the draft model says of a position.
+/// The draft model's result for a position.
 #[derive(Debug, Default)]
 struct Drafted {
-    /// Whether it was asked.
+    /// True once the draft model was asked.
     is_known: bool,
     /// The second candidate, as long as that is no guess.
     second: Option<u32>,
-    /// What candidates are drawn from, if that is told.
+    /// The distribution that candidates are drawn from, if it is reported.
     evidence: Option<TokenEvidence>,
 }
 
-/// How candidates are chosen.
+/// Settings by which candidates are chosen.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Policy {
-    /// How far ahead of the text first candidates are guessed.
+    /// Number of tokens ahead of the text for which first candidates are guessed.
     pub(super) lead: usize,
-    /// How often first and second candidates are right.
+    /// Rates at which first and second candidates are right.
     pub(super) rates: [f64; 2],
     /// The most branches that the server takes; 0 where second candidates are not guessed.
     pub(super) branches: usize,
     /// The most guesses that it lets lie ahead of the text.
     pub(super) most: usize,
-    /// How many guesses may be behind the text.
+    /// The most guesses in a row after the text.
     pub(super) depth: usize,
 }
 
-/// Guesses to be sent.
+/// A run of guesses to be sent.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) chain: u32,
@@ -74,15 +74,15 @@ pub(super) struct Run {
 /// A token of the text beside what was guessed there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Compared {
-    /// Guesses at it.
+    /// Number of guesses at it.
     pub(super) guesses: usize,
-    /// Candidates for it, as far as they are known.
+    /// Candidates for it that are known.
     pub(super) candidates: usize,
-    /// Which of them it was.
+    /// Rank of the right candidate among them, if one was right.
     pub(super) right: Option<usize>,
     /// The guess that it was.
     pub(super) key: Option<Key>,
-    /// Whether it was a guess that was sent.
+    /// True if it was a guess that was sent.
     pub(super) was_sent: bool,
 }
 
@@ -94,22 +94,22 @@ impl Candidates {
         self.tree.values_mut().for_each(|guess| guess.chain = 0);
     }
 
-    /// Whether no chain has begun.
+    /// True if no chain has begun.
     pub(super) fn is_new(&self) -> bool {
         self.last == 0
     }
 
-    /// Whether the server has a guess.
+    /// True if the server has a guess.
     pub(super) fn is_any_sent(&self) -> bool {
         self.tree.values().any(|guess| guess.chain > 0)
     }
 
-    /// Whether a node is still guessed.
+    /// True if a node is still guessed.
     pub(super) fn has(&self, key: Key) -> bool {
         self.tree.get(key).is_some()
     }
 
-    /// Whether all up to a node are first candidates.
+    /// True if all nodes up to this one are first candidates.
     pub(super) fn is_on_line(&self, at: Option<Key>) -> bool {
         at.is_none_or(|key| self.tree.line().any(|of_line| of_line == key))
     }
@@ -119,8 +119,8 @@ impl Candidates {
         self.tree.path(at)
     }
 
-    /// Behind what the next draft is worth most, if behind anything: a node, or the text. Nothing follows what `ends` a
-    /// text.
+    /// The node, or the text, after which the next draft is worth most; `None` if no draft is worth anything. Nothing
+    /// follows a token that `ends` a text.
     pub(super) fn next(&self, policy: Policy, ends: impl Fn(u32) -> bool) -> Option<Option<Key>> {
         if !self.next.is_known {
             return (policy.depth > 0 && policy.lead > 0 && policy.most > 0).then_some(None);
@@ -144,7 +144,7 @@ impl Candidates {
         worth.iter().find(|at| is_better(at)).map(|(key, _)| *key).or(line).map(Some)
     }
 
-    /// How many guesses may still be made beside the line, which is never to go short of what the server takes.
+    /// Number of guesses that may still be made beside the line, for which room up to `lead` is always left.
     fn room_beside(&self, policy: Policy) -> usize {
         if policy.branches == 0 {
             return 0;
@@ -153,29 +153,29 @@ impl Candidates {
         policy.most.saturating_sub(policy.lead + beside)
     }
 
-    /// What candidates for the next token were drawn from, as far as that is known.
+    /// Takes the evidence of the candidates for the next token, as far as it is known.
     pub(super) fn take_evidence(&mut self) -> TokenEvidence {
         self.next.evidence.take().unwrap_or_default()
     }
 
-    /// How many first candidates there are, one behind the other.
+    /// Number of first candidates in the line, each after the one before.
     pub(super) fn line_length(&self) -> usize {
         self.tree.line().count()
     }
 
-    /// How many of them were not yet sent.
+    /// Number of the line's candidates that were not yet sent.
     pub(super) fn unsent(&self) -> usize {
         let is_unsent = |key: &Key| self.tree.get(*key).is_some_and(|node| node.value.chain == 0);
         self.tree.line().filter(is_unsent).count()
     }
 
-    /// How many guesses there are.
+    /// Number of all guesses in the tree.
     pub(super) fn len(&self) -> usize {
         self.tree.len()
     }
 
-    /// The draft model's candidates behind a node, or behind the text, and what they were drawn from if that is told.
-    /// Gives the first as a node.
+    /// Adds the draft model's candidates after a node, or after the text, with the distribution that they were drawn
+    /// from if it is reported. Gives the first as a node.
     pub(super) fn drafted(
         &mut self,
         at: Option<Key>,
@@ -214,9 +214,10 @@ impl Candidates {
         }
     }
 
-    /// Guesses that are to be sent now, of the text's length: of the line in groups, or as many as there are if the
-    /// `next` draft is not of the line; of branches as they are, behind the line's group, which a target that waits is
-    /// to have, but for those that are less worth than what the next draft will give: a frame takes time, too.
+    /// Guesses that are to be sent now; the text has `length` tokens. The line is sent in groups, or as far as it goes
+    /// if the `next` draft is not of the line. Branches are sent as they are, after the line's group, which a target
+    /// that waits needs first. Branches less probable than the guess that the next draft will give are not sent,
+    /// because a frame takes time, too.
     pub(super) fn send(
         &mut self,
         length: usize,

@@ -1,4 +1,4 @@
-//! What there is of a session's connection: the handshake, and the frames that the server has yet to answer.
+//! State of a session's connection: the handshake, and the frames that the server has yet to answer.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -10,27 +10,27 @@ use super::{
     event::{EdgeOutput, Event},
 };
 
-/// What is needed to resume a session from elsewhere: to be kept where only its user can read it.
+/// Data to resume a session from elsewhere: to be kept where only its user can read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SavedSession {
-    /// Its name and secret.
+    /// Name and secret of the session.
     pub ticket: Ticket,
-    /// How often it was resumed.
+    /// Number of times that it was resumed.
     pub attempts: u32,
-    /// Its last generation.
+    /// The session's last generation.
     pub generation: u32,
 }
 
-/// How far a connection is.
+/// Progress of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Hello is under way.
+    /// The Hello is under way.
     Greeting,
     /// Resume is under way.
     Resuming,
     /// The handshake is done.
     Up,
-    /// There is none.
+    /// There is no connection.
     Down,
 }
 
@@ -42,24 +42,24 @@ struct Unanswered {
     bytes: Vec<u8>,
 }
 
-/// One connection after another to the same server, with what is to be sent and told.
+/// One connection after another to the same server, with the outputs that wait for the driver.
 #[derive(Debug)]
 pub(super) struct Connection {
     stage: Stage,
-    /// When the handshake began.
+    /// Time at which the handshake began.
     began: Option<Duration>,
-    /// What the session is resumed with; `None` if the server has none of it.
+    /// Ticket to resume the session with; `None` if the server has none of it.
     ticket: Option<Ticket>,
-    /// How often it was asked for with that.
+    /// Number of times that the session was asked for with that.
     attempts: u32,
-    /// What was sent and the server has not answered, oldest first: at most Cancel, Prompt, the Drafts in flight and
-    /// Resample.
+    /// Frames that were sent and that the server has not answered, oldest first: at most Cancel, Prompt, the Drafts in
+    /// flight and Resample.
     unanswered: Vec<Unanswered>,
     outputs: VecDeque<EdgeOutput>,
 }
 
 impl Connection {
-    /// Before the first; to a server that has a session with this ticket, if there is one.
+    /// The state before the first connection; to a server that has a session with this ticket, if there is one.
     pub(super) fn new(ticket: Option<Ticket>, attempts: u32) -> Self {
         Self { stage: Stage::Down, began: None, ticket, attempts, unanswered: Vec::new(), outputs: VecDeque::new() }
     }
@@ -68,12 +68,13 @@ impl Connection {
         self.stage
     }
 
-    /// What the session can be resumed with, its last generation being this.
+    /// Data to resume the session with; `generation` is its last.
     pub(super) fn saved(&self, generation: u32) -> Option<SavedSession> {
         Some(SavedSession { ticket: self.ticket?, attempts: self.attempts, generation })
     }
 
-    /// A connection is there: says Hello, or asks for the session, whose last text is so long.
+    /// Begins the handshake on a new connection: says Hello, or asks for the session, whose last text has `length`
+    /// tokens.
     pub(super) fn open(&mut self, hello: Hello, generation: u32, length: u32) {
         let frame = match self.ticket {
             Some(ticket) => {
@@ -90,7 +91,7 @@ impl Connection {
         self.outputs.push_back(EdgeOutput::Send(frame.encode()));
     }
 
-    /// How long the handshake took, if it is done now.
+    /// Time that the handshake took, if it is done now.
     pub(super) fn handshake(&self, now: Duration) -> Option<Duration> {
         Some(now.saturating_sub(self.began?))
     }
@@ -126,7 +127,7 @@ impl Connection {
         if self.stage == Stage::Up { self.post(bytes) } else { 0 }
     }
 
-    /// Says goodbye, if there is anyone to say it to. Gives the bits that were sent.
+    /// Says goodbye, if there is a connection. Gives the bits that were sent.
     pub(super) fn say_bye(&mut self) -> usize {
         if self.stage == Stage::Down { 0 } else { self.post(Frame::Bye.encode()) }
     }
@@ -142,17 +143,17 @@ impl Connection {
         self.unanswered.retain(|frame| frame.round.is_some_and(&is_due));
     }
 
-    /// Nothing that was sent before matters any more.
+    /// Forgets all frames: nothing that was sent before matters any more.
     pub(super) fn forget_unanswered(&mut self) {
         self.unanswered.clear();
     }
 
-    /// Tells the user something, after what is to be sent already.
+    /// Reports an event to the user, after what is to be sent already.
     pub(super) fn tell(&mut self, event: Event) {
         self.outputs.push_back(EdgeOutput::Event(event));
     }
 
-    /// What is to be sent or told next.
+    /// The next output for the driver, if there is one.
     pub(super) fn poll(&mut self, now: Duration) -> Option<EdgeOutput> {
         self.began.get_or_insert(now);
         self.outputs.pop_front()

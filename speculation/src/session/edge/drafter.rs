@@ -23,7 +23,7 @@ use crate::{
     theory::sqs,
 };
 
-/// What is to become of a position.
+/// Decision on a position of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     /// Its token is committed without being sent.
@@ -42,10 +42,10 @@ pub(super) struct PassedToken {
     pub(super) log_probability: f64,
 }
 
-/// Where a token is drafted.
+/// The place where a token is drafted.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Slot {
-    /// Its position in the text.
+    /// The position in the text.
     pub(super) position: usize,
     /// The most payload bits of the round.
     pub(super) budget: usize,
@@ -56,21 +56,21 @@ pub(super) struct Slot {
 #[derive(Debug, Clone)]
 pub(super) struct Drafter {
     parameters: SchemeParameters,
-    /// S(·) of the draft model.
+    /// Parameters of S(·) for the draft model.
     sampling: SamplingParameters,
     randomness: Randomness,
-    /// Coupled drafting's.
+    /// The noise of coupled drafting.
     noise: SharedNoise,
     observers: Observers,
     payload: PayloadWriter,
     ids: Vec<u32>,
     /// The drafts with their distributions; none under coupled drafting.
     tokens: Vec<DraftToken>,
-    /// What the drafts were drawn from, where the generation is to be explained.
+    /// The distributions that the drafts were drawn from, where the generation is to be explained.
     drawn: Option<Vec<Drawn>>,
-    /// Whether the round takes no more drafts.
+    /// True if the round takes no more drafts.
     ended: bool,
-    /// Whether the next token has been left to the target.
+    /// True if the next token has been left to the target.
     defers: bool,
 }
 
@@ -80,20 +80,20 @@ pub(super) struct Candidate {
     drawn: Option<Pair>,
 }
 
-/// What a draft is drawn from.
+/// The distribution that a draft is drawn from.
 enum Source {
-    /// q itself, by noise that both ends have.
+    /// q itself, from which both ends choose with the same noise.
     Shared,
-    /// q̂.
+    /// The scheme's proposal, with q̂.
     Proposed(Proposal),
 }
 
 /// A token drawn for the gate to see.
 #[derive(Clone, Copy)]
 struct Pair {
-    /// From q: what passes.
+    /// The token drawn from q, which is committed if it passes.
     own: u32,
-    /// From q̂: what is drafted otherwise.
+    /// The token drawn from q̂, which is drafted otherwise.
     draft: u32,
 }
 
@@ -132,7 +132,7 @@ impl Drafter {
         &self.ids
     }
 
-    /// How many more drafts a budget has room for, as far as that is known before their distributions.
+    /// Number of further drafts that a budget has room for, as far as that is known before their distributions.
     pub(super) fn room(&self, budget: usize) -> usize {
         if self.ended { 0 } else { self.payload.room(budget).unwrap_or(usize::MAX) }
     }
@@ -142,27 +142,27 @@ impl Drafter {
         self.ended = true;
     }
 
-    /// Whether the round has ended before a token that was looked at.
+    /// True if the round has ended before a token that was looked at.
     pub(super) fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// Whether the next token has been left to the target.
+    /// True if the next token has been left to the target.
     pub(super) fn defers(&self) -> bool {
         self.defers
     }
 
-    /// Whether the row of logits before the round's first is wanted too: a bonus token's.
+    /// True if the row of logits before the round's first is wanted too: a bonus token's.
     pub(super) fn wants_bonus_row(&self) -> bool {
         self.ids.is_empty() && self.observers.owe()
     }
 
-    /// Whether nothing but drafts is made of a row of logits.
+    /// True if a row of logits is used for drafts alone.
     fn looks_at_nothing_else(&self) -> bool {
         self.drawn.is_none() && self.observers.comparison.is_none() && !self.payload.sends_statistics()
     }
 
-    /// How many of a row's logits are enough, if not all are needed.
+    /// Number of a row's logits that are enough, if not all are needed.
     pub(super) fn top_k(&self) -> Option<TopK> {
         // The row of a bonus token moves the threshold that the next is cut by.
         if !self.looks_at_nothing_else() || self.wants_bonus_row() {
@@ -181,7 +181,7 @@ impl Drafter {
         Some(TopK { k, temperature })
     }
 
-    /// What at most so many drafts may be chosen by, if ids are all that is wanted.
+    /// The choice by which up to `most` drafts may be chosen, if only ids are wanted.
     pub(super) fn choice(&self, most: usize) -> Option<Choice> {
         let are_ids = self.parameters.sends() == Sends::Ids && self.looks_at_nothing_else();
         let seed = (self.sampling.temperature > 0.0).then(|| self.noise.seed());
@@ -231,7 +231,7 @@ impl Drafter {
         Ok(None)
     }
 
-    /// What a token at a position is drawn from; and that token, if the gate `sees` it.
+    /// The source of the token at a position; and that token, if the gate `sees` it.
     pub(super) fn candidate(
         &mut self,
         q: &Distribution<'_>,
@@ -311,12 +311,12 @@ impl Drafter {
         self.payload.finish()
     }
 
-    /// What the round's drafts were drawn from, where the generation is to be explained.
+    /// The distributions that the round's drafts were drawn from, where the generation is to be explained.
     pub(super) fn drawn(&self) -> &[Drawn] {
         self.drawn.as_deref().unwrap_or_default()
     }
 
-    /// Whether the cloud leaves resampling to the edge (DSSD).
+    /// True if the cloud leaves resampling to the edge (DSSD).
     pub(super) fn resamples(&self) -> bool {
         self.parameters.sends() == Sends::Probabilities
     }

@@ -24,7 +24,7 @@ use crate::{
 
 mod chosen;
 
-/// What a speculative generation has besides its text.
+/// State of a speculative generation besides its text.
 #[derive(Debug)]
 pub(super) struct Drafting {
     generation: u32,
@@ -32,15 +32,15 @@ pub(super) struct Drafting {
     flight: Flight,
     /// The round that is being drafted; `None` while nothing can follow the last in flight.
     open: Option<OpenRound>,
-    /// How many of the text, the drafts in flight and those of the open round are right in the draft model's cache. The
-    /// next pass cuts off what it holds beyond.
+    /// Number of tokens of the text, the drafts in flight and those of the open round that are right in the draft
+    /// model's cache. The next pass cuts off what it holds beyond.
     cached: usize,
     /// Rows still to come of a forward pass whose round a verdict has discarded.
     discarded_rows: usize,
     untold: Untold,
-    /// What a sequence cascade has committed here and told nobody.
+    /// Text that a sequence cascade has committed here and not yet reported.
     held: Option<Held>,
-    /// When the last streamed token came.
+    /// Time at which the last streamed token came.
     streamed_at: Option<Duration>,
 }
 
@@ -50,9 +50,9 @@ struct OpenRound {
     number: u32,
     drafter: Drafter,
     phase: Phase,
-    /// When its first forward pass was asked for.
+    /// Time at which its first forward pass was asked for.
     started: Duration,
-    /// How long it was drafted, once it is.
+    /// Time that its drafting took, once it is drafted.
     drafting: Option<Duration>,
 }
 
@@ -62,13 +62,13 @@ enum Phase {
     Fresh,
     /// Drafts are being made, or wait for a slot among the rounds in flight.
     Drafting,
-    /// A forward pass is under way that gives so many rows.
+    /// A forward pass is under way that gives this number of rows.
     AwaitsLogits(usize),
-    /// The target writes so many tokens alone before the round.
+    /// The target writes this number of tokens alone before the round.
     AwaitsTokens(u32),
 }
 
-/// What the edge has committed and the cloud does not know yet.
+/// Tokens that the edge has committed and the cloud does not know yet.
 #[derive(Debug, Default)]
 struct Untold {
     /// The token that the edge put in place of the last round's rejected draft.
@@ -78,7 +78,7 @@ struct Untold {
 }
 
 impl Drafting {
-    /// Before the first round, after the prompt that the drafter has read.
+    /// The state before the first round, after the prompt that the drafter has read.
     pub(super) fn new(generation: u32, drafter: Drafter, planner: Planner, window: u8) -> Self {
         Self {
             generation,
@@ -93,11 +93,11 @@ impl Drafting {
         }
     }
 
-    /// What has been learned of the link and the models, for the next generation.
+    /// Passes on what has been learned of the link and the models, to the next generation.
     pub(super) fn teach(self, lessons: &mut Lessons) {
         let is_committed = self.holds_nothing();
         lessons.rounds = Some(self.planner.into_learned());
-        // What is in flight, and drafted behind it, is not committed.
+        // Rounds in flight, and drafts after them, are not committed.
         let drafter = self.flight.into_oldest().map(|round| round.drafter).or(self.open.map(|open| open.drafter));
         if let Some(drafter) = drafter.filter(|_| is_committed) {
             drafter.teach(&mut lessons.thresholds);
@@ -109,31 +109,31 @@ impl Drafting {
         if self.held.is_some() { self.untold.passed.len() } else { 0 }
     }
 
-    /// Whether all tokens that the edge has passed are the text's: not where a sequence cascade took them back, or
+    /// True if all tokens that the edge has passed are the text's: not where a sequence cascade took them back, or
     /// might have.
     fn holds_nothing(&self) -> bool {
         let is_cascade = matches!(self.planner.gate(), Gate::SequenceCascade { .. });
         !is_cascade || self.held.is_some() && self.untold.passed.is_empty()
     }
 
-    /// What was sent is sent again: the time between was not the link's, nor the server's.
+    /// Notes that everything was sent again: the time between was neither the link's nor the server's.
     pub(super) fn resent(&mut self, now: Duration) {
         self.flight.resent(now);
         self.streamed_at = None;
     }
 
-    /// Whether a round awaits its verdict.
+    /// True if a round awaits its verdict.
     pub(super) fn awaits(&self, round: u32) -> bool {
         self.flight.awaits(round)
     }
 
-    /// Whether drafting goes on while rounds await their verdict.
+    /// True if drafting goes on while rounds await their verdict.
     pub(super) fn is_ahead(&self) -> bool {
         let drafts_on = |open: &OpenRound| matches!(open.phase, Phase::Fresh | Phase::Drafting);
         !self.flight.is_empty() && self.open.as_ref().is_some_and(drafts_on)
     }
 
-    /// What is to be done next, if anything.
+    /// The next step, if there is one.
     pub(super) fn next_step(&mut self, text: &mut Text, now: Duration) -> Option<Step> {
         let (base, held) = (text.len() + self.flight.drafted(), self.held());
         let open = self.open.as_mut().filter(|_| self.discarded_rows == 0)?;
@@ -222,7 +222,7 @@ impl Drafting {
         self.open = Some(OpenRound::new(number, drafter));
     }
 
-    /// Asks the target to write so many tokens alone.
+    /// Asks the target to write `tokens` tokens alone.
     fn stream(&mut self, tokens: u32) -> Option<Outgoing> {
         let open = self.open.as_mut()?;
         let Untold { resampled, passed } = std::mem::take(&mut self.untold);
@@ -304,7 +304,7 @@ impl Drafting {
         }
     }
 
-    /// A sequence cascade does not trust what it wrote: the target writes it anew.
+    /// Takes back the text of a sequence cascade that does not trust it: the target writes the text instead.
     fn give_up(&mut self, text: &mut Text) -> Option<Outgoing> {
         text.take_back(std::mem::take(&mut self.untold.passed).len());
         self.held = None;
@@ -324,12 +324,12 @@ impl Drafting {
         ledger.streamed(self.planner.observe(Observation::Streamed(since_last)));
     }
 
-    /// Whether the target writes alone.
+    /// True while the target writes alone.
     pub(super) fn awaits_tokens(&self) -> bool {
         self.open.as_ref().is_some_and(|open| matches!(open.phase, Phase::AwaitsTokens(_)))
     }
 
-    /// What a draft of the oldest round in flight was judged by has come.
+    /// Takes the evidence of a draft of the oldest round in flight.
     pub(super) fn handle_evidence(&mut self, evidence: Evidence, text: &Text) -> Result<Reaction, EdgeError> {
         if self.is_past(evidence.round) {
             return Ok(Reaction::Stale);
@@ -463,7 +463,7 @@ impl Drafting {
         }
     }
 
-    /// Whether a round's verdict has been taken.
+    /// True if a round's verdict has been taken.
     fn is_past(&self, round: u32) -> bool {
         let next = self.flight.oldest().map(|oldest| oldest.number).or(self.open.as_ref().map(|open| open.number));
         next.is_some_and(|next| round < next)

@@ -1,10 +1,10 @@
-//! Why a session, or the start of a generation, fails.
+//! Errors of a session, and of the start of a generation.
 
 use outrider_codec::error::{DecodeError, ParameterError};
 
 use crate::{draft::DraftError, judge::unscaled::Incompatible};
 
-/// Why a session of the edge has failed.
+/// Error that ends a session of the edge.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EdgeError {
@@ -14,21 +14,21 @@ pub enum EdgeError {
     /// The server sent a frame that does not belong here.
     #[error("the server sent {frame}, which does not belong here")]
     Unexpected {
-        /// The frame's name.
+        /// The name of the frame.
         frame: &'static str,
     },
     /// The server's verdict contradicts what was drafted.
     #[error("the server's verdict is impossible: {what}")]
     ImpossibleVerdict {
-        /// What is impossible about it.
+        /// The part that is impossible.
         what: &'static str,
     },
     /// The server's vocabulary is not the draft's.
     #[error("the draft has a vocabulary of {draft} tokens, the target of {target}")]
     Vocabulary {
-        /// V of the draft.
+        /// V of the draft model.
         draft: u32,
-        /// V of the target.
+        /// V of the target model.
         target: u32,
     },
     /// The server has forgotten the session, and what is left of the generation cannot be asked of it again.
@@ -58,7 +58,7 @@ impl EdgeError {
     }
 }
 
-/// Why a generation cannot start. The session is as it was.
+/// Error of a generation that cannot start. The session is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -73,15 +73,15 @@ pub enum StartError {
     PromptTooLong {
         /// Tokens of the prompt.
         tokens: usize,
-        /// The most that fit.
+        /// The most tokens that fit.
         limit: usize,
     },
     /// A prompt token is outside the vocabulary.
     #[error("prompt token {token} is outside the vocabulary of {vocab_size}")]
     PromptToken {
-        /// The token.
+        /// The id outside of the vocabulary.
         token: u32,
-        /// V.
+        /// V, the size of the vocabulary.
         vocab_size: u32,
     },
     /// The server takes no guesses.
@@ -90,9 +90,9 @@ pub enum StartError {
     /// A setting is out of its range.
     #[error("{name} must be {range}")]
     Setting {
-        /// Which.
+        /// The name of the setting.
         name: &'static str,
-        /// What it may be.
+        /// The values that are allowed.
         range: &'static str,
     },
     /// The scheme's parameters are out of their range.
@@ -104,9 +104,9 @@ pub enum StartError {
     /// The draft model has no trained head for what was asked.
     #[error("{what} needs a trained {head}, which this draft model does not have")]
     NoHead {
-        /// What was asked for.
+        /// The feature that was asked for.
         what: &'static str,
-        /// What it needs.
+        /// The kind of head that it needs.
         head: &'static str,
     },
 }

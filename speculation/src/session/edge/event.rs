@@ -1,4 +1,4 @@
-//! What a session tells its driver: frames to send, forward passes to run, and what happened.
+//! Outputs of a session for its driver: frames to send, forward passes to run, and events.
 
 use outrider_codec::frame::{ErrorFrame, Finish, Welcome};
 
@@ -7,7 +7,7 @@ use crate::{
     study::{evidence::TokenEvidence, statistics::RoundRecord},
 };
 
-/// What the driver is to do.
+/// An action for the driver.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EdgeOutput {
     /// Send these bytes as one binary message.
@@ -18,7 +18,7 @@ pub enum EdgeOutput {
     Event(Event),
 }
 
-/// What happened.
+/// An event that the user wants to know of.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// The handshake is done; generations may start.
@@ -44,15 +44,15 @@ pub enum Event {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Committed {
-    /// Ids and where each came from.
+    /// Ids of the tokens, and the origin of each.
     pub tokens: Vec<(u32, Origin)>,
-    /// What is known of each token's distributions, in the same order; empty where that is not asked for.
+    /// Evidence of each token's distributions, in the same order; empty where that is not asked for.
     pub evidence: Vec<TokenEvidence>,
     /// The round, if there was one.
     pub round: Option<RoundRecord>,
 }
 
-/// Where a committed token came from.
+/// Origin of a committed token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// Drafted by the edge and accepted.
@@ -83,12 +83,12 @@ impl Origin {
     }
 }
 
-/// Why a generation is over.
+/// The reason why a generation is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndReason {
-    /// The cloud says so.
+    /// The cloud ended the generation.
     Finish(Finish),
-    /// The user says so.
+    /// The user ended the generation.
     Cancelled,
 }
 

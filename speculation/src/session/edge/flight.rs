@@ -1,7 +1,7 @@
-//! The rounds in flight at the edge: which await their verdict, and what becomes of those behind a rejection.
+//! The rounds in flight at the edge: those that await their verdict, and those discarded after a rejection.
 //!
 //! With several in flight the next round is drafted as if those before it were accepted whole. A verdict is the
-//! oldest's. Where a [continued](SentRound::continued) round is not accepted whole, the rounds behind it are discarded
+//! oldest's. Where a [continued](SentRound::continued) round is not accepted whole, the rounds after it are discarded
 //! and a new epoch begins.
 
 use core::time::Duration;
@@ -16,13 +16,13 @@ use crate::study::evidence::TokenEvidence;
 #[derive(Debug)]
 pub(super) struct SentRound {
     pub(super) number: u32,
-    /// As it was when the frame was sent.
+    /// The drafter in its state when the frame was sent.
     pub(super) drafter: Drafter,
-    /// Whether others may follow it before its verdict.
+    /// True if others may follow it before its verdict.
     pub(super) continued: bool,
-    /// What its drafts were judged by, as far as it has come.
+    /// Evidence of its drafts, as far as it has come.
     pub(super) evidence: Vec<Evidence>,
-    /// When the frame was sent, and how long its drafts took.
+    /// Time at which the frame was sent, and the time that its drafts took.
     pub(super) at: Duration,
     pub(super) drafting: Duration,
     pub(super) frame_bits: usize,
@@ -32,12 +32,12 @@ pub(super) struct SentRound {
 }
 
 impl SentRound {
-    /// Whether the rounds behind it are drafted after the right text.
+    /// True if the rounds after it are drafted after the right text.
     pub(super) fn goes_on(&self, settlement: &Settlement) -> bool {
         self.continued && settlement.accepted == self.drafter.ids().len() && settlement.finish.is_none()
     }
 
-    /// What is known of the tokens that the round commits; empty where that is not asked for.
+    /// Evidence of the tokens that the round commits; empty where that is not asked for.
     pub(super) fn explained(&self, settlement: &Settlement) -> Vec<TokenEvidence> {
         let drawn = self.drafter.drawn();
         if drawn.is_empty() {
@@ -60,7 +60,7 @@ impl SentRound {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FollowUp {
     pub(super) accepted: usize,
-    /// What the verdict cost.
+    /// The bits that the verdict cost.
     pub(super) bits: usize,
 }
 
@@ -69,34 +69,34 @@ pub(super) struct FollowUp {
 pub(super) struct Flight {
     /// The most rounds in flight, at least 1.
     window: usize,
-    /// How many continued rounds were not accepted whole.
+    /// Number of continued rounds that were not accepted whole.
     epoch: u32,
-    /// Oldest first; all but the last are continued.
+    /// Rounds in flight, oldest first; all but the last are continued.
     rounds: VecDeque<SentRound>,
-    /// What the oldest still waits for after its verdict.
+    /// The follow-up that the oldest round still waits for after its verdict.
     follow_up: Option<FollowUp>,
-    /// When the last verdict came.
+    /// Time at which the last verdict came.
     verdict_at: Duration,
 }
 
 impl Flight {
-    /// Before the first round.
+    /// The state before the first round.
     pub(super) fn new(window: u8) -> Self {
         let (rounds, verdict_at) = (VecDeque::new(), Duration::ZERO);
         Self { window: window.into(), epoch: 0, rounds, follow_up: None, verdict_at }
     }
 
-    /// Whether no round awaits its verdict.
+    /// True if no round awaits its verdict.
     pub(super) fn is_empty(&self) -> bool {
         self.rounds.is_empty()
     }
 
-    /// Whether there is no slot for another round.
+    /// True if there is no slot for another round.
     pub(super) fn is_full(&self) -> bool {
         self.rounds.len() >= self.window
     }
 
-    /// Whether more than one round may be in flight.
+    /// True if more than one round may be in flight.
     pub(super) fn is_pipelined(&self) -> bool {
         self.window > 1
     }
@@ -121,12 +121,12 @@ impl Flight {
         self.rounds.front_mut()
     }
 
-    /// Whether this is the round whose verdict comes next.
+    /// True if this is the round whose verdict comes next.
     pub(super) fn is_oldest(&self, number: u32) -> bool {
         self.rounds.front().is_some_and(|round| round.number == number)
     }
 
-    /// Whether this round awaits its verdict.
+    /// True if this round awaits its verdict.
     pub(super) fn awaits(&self, number: u32) -> bool {
         self.rounds.iter().any(|round| round.number == number)
     }
@@ -136,17 +136,17 @@ impl Flight {
         self.rounds.iter().flat_map(|round| round.drafter.ids()).copied()
     }
 
-    /// Their number.
+    /// The number of drafted ids in flight.
     pub(super) fn drafted(&self) -> usize {
         self.rounds.iter().map(|round| round.drafter.ids().len()).sum()
     }
 
-    /// A round was sent.
+    /// Adds a round that was sent.
     pub(super) fn push(&mut self, round: SentRound) {
         self.rounds.push_back(round);
     }
 
-    /// What was sent is sent again: the time between was not the link's, nor the server's.
+    /// Notes that everything was sent again: the time between was neither the link's nor the server's.
     pub(super) fn resent(&mut self, now: Duration) {
         for round in &mut self.rounds {
             round.at = now;
@@ -176,12 +176,12 @@ impl Flight {
         self.follow_up = Some(FollowUp { accepted, bits: received.bits });
     }
 
-    /// What the oldest round waits for besides its verdict.
+    /// The follow-up that the oldest round waits for besides its verdict.
     pub(super) fn awaited(&self) -> Option<FollowUp> {
         self.follow_up
     }
 
-    /// Takes the rounds behind the oldest out: they go on from a text that is not the target's.
+    /// Takes the rounds after the oldest out: they go on from a text that is not the target's.
     pub(super) fn discard_later(&mut self) -> impl Iterator<Item = SentRound> {
         self.rounds.drain(1.min(self.rounds.len())..)
     }

@@ -1,4 +1,4 @@
-//! One generation on the edge: its text, and who writes it.
+//! One generation on the edge: its text, and the end that writes it.
 
 use core::time::Duration;
 
@@ -30,29 +30,30 @@ pub(super) struct Generation {
     writer: Writer,
 }
 
-/// Who writes the text.
+/// The end that writes the text.
 #[derive(Debug)]
 enum Writer {
     /// Both ends, in rounds.
     Rounds(Box<Drafting>),
     /// The target, and the edge drafts ahead of it.
     Ahead(Box<Guessing>),
-    /// The target alone.
+    /// The target, without drafts.
     Target,
 }
 
-/// What is left of a generation whose server has forgotten it.
+/// The rest of a generation whose server has forgotten it.
 #[derive(Debug)]
 pub(super) struct Rest {
-    /// What was told of the text, its prompt included.
+    /// The text as far as it was reported, its prompt included.
     pub(super) text: Vec<u32>,
-    /// Tokens that may still follow, and why no more.
+    /// Tokens that may still follow, and the reason why no more.
     pub(super) left: usize,
     pub(super) limit: Finish,
 }
 
 impl Generation {
-    /// Begins after a prompt, with the frame that asks for it. What was learned is taken only if nothing fails.
+    /// Begins a generation after a prompt, with the frame that asks for it. What was learned is taken only if nothing
+    /// fails.
     pub(super) fn new(
         number: u32,
         prompt: Vec<u32>,
@@ -89,13 +90,12 @@ impl Generation {
         Ok((Self { number, text, writer }, Frame::Prompt(prompt)))
     }
 
-    /// What has been learned of the link and the models, for the next generation.
+    /// Passes on what has been learned of the link and the models, to the next generation.
     pub(super) fn teach(self, lessons: &mut Lessons) {
         self.writer.teach(lessons);
     }
 
-    /// What another generation would go on from: the text without what a sequence cascade has
-    /// told nobody.
+    /// Returns what another generation would go on from: the text without unreported tokens of a sequence cascade.
     pub(super) fn into_rest(self, lessons: &mut Lessons) -> Rest {
         let mut text = self.text;
         text.take_back(self.writer.rounds().map_or(0, Drafting::held));
@@ -113,7 +113,7 @@ impl Generation {
         self.text.len()
     }
 
-    /// What was sent is sent again: the time between was not the link's, nor the server's.
+    /// Notes that everything was sent again: the time between was neither the link's nor the server's.
     pub(super) fn resent(&mut self, now: Duration) {
         match &mut self.writer {
             Writer::Rounds(drafting) => drafting.resent(now),
@@ -122,12 +122,12 @@ impl Generation {
         }
     }
 
-    /// Whether a round awaits its verdict.
+    /// True if a round awaits its verdict.
     pub(super) fn awaits(&self, round: u32) -> bool {
         self.writer.rounds().is_some_and(|drafting| drafting.awaits(round))
     }
 
-    /// Whether drafting goes on while rounds await their verdict.
+    /// True if drafting goes on while rounds await their verdict.
     pub(super) fn is_ahead(&self) -> bool {
         match &self.writer {
             Writer::Rounds(drafting) => drafting.is_ahead(),
@@ -136,12 +136,12 @@ impl Generation {
         }
     }
 
-    /// Whether what is drafted next is worth little.
+    /// True if the next draft is worth little.
     pub(super) fn has_time(&self) -> bool {
         matches!(&self.writer, Writer::Ahead(guessing) if guessing.has_time(&self.text))
     }
 
-    /// What is to be done next, if anything.
+    /// The next step, if there is one.
     pub(super) fn next_step(&mut self, now: Duration) -> Option<Step> {
         match &mut self.writer {
             Writer::Rounds(drafting) => drafting.next_step(&mut self.text, now),
@@ -165,7 +165,7 @@ impl Generation {
         }
     }
 
-    /// What the guesses of the pass under way may be chosen by.
+    /// The choice by which the engine may choose the guesses of the pass under way.
     pub(super) fn choice(&self) -> Option<Choice> {
         match &self.writer {
             Writer::Rounds(drafting) => drafting.choice(&self.text),
@@ -174,12 +174,12 @@ impl Generation {
         }
     }
 
-    /// How many logits of the rows to come are enough, if not all are needed.
+    /// Number of logits of the rows to come that are enough, if not all are needed.
     pub(super) fn top_k(&self) -> Option<TopK> {
         self.writer.rounds()?.top_k()
     }
 
-    /// The draft model has chosen guesses by itself.
+    /// Takes guesses that the draft model's engine has chosen.
     pub(super) fn handle_chosen(
         &mut self,
         chosen: &[Chosen],
@@ -215,7 +215,7 @@ impl Generation {
         }
     }
 
-    /// Tokens have come that the target wrote.
+    /// Takes tokens that the target wrote.
     fn handle_tokens(
         &mut self,
         tokens: &Tokens,

@@ -1,8 +1,8 @@
 //! Guesses at a text that the target writes: drafted ahead of it, sent as they come, and compared with what is written.
 //!
-//! Nobody waits for a verdict. The edge drafts what the shared noise makes of its own distribution, as under coupled
-//! drafting, or the likeliest token if the target's draws are its own. Where that pays it drafts the next best
-//! [candidate](super::candidates) beside the best. Where the target wrote otherwise it drops what it guessed behind
+//! Neither end waits for a verdict. The edge drafts what the shared noise makes of its own distribution, as under
+//! coupled drafting, or the likeliest token if the target's draws are its own. Where that pays it drafts the next best
+//! [candidate](super::candidates) beside the best. Where the target wrote otherwise it drops what it guessed after
 //! that, and goes on from there.
 
 use core::time::Duration;
@@ -37,18 +37,18 @@ use crate::{
     study::{evidence::TokenEvidence, statistics::AheadRecord},
 };
 
-/// Guesses that are made together to learn what they take.
+/// Number of guesses that are made together to measure their time.
 const TRIED: usize = 4;
 
-/// What an edge guesses of one generation.
+/// Guesses of an edge in one generation.
 #[derive(Debug)]
 pub(super) struct Guessing {
     generation: u32,
-    /// S(·) of the draft model.
+    /// Parameters of S(·) for the draft model.
     sampling: SamplingParameters,
-    /// What both ends choose by; `None`: the target's draws are its own.
+    /// Noise that both ends choose by; `None`: the target's draws are its own.
     noise: Option<SharedNoise>,
-    /// How ids are coded.
+    /// The code of token ids.
     scheme: Scheme,
     /// The most guesses that the server lets lie ahead of the text.
     most: usize,
@@ -56,22 +56,22 @@ pub(super) struct Guessing {
     context: usize,
     /// The most branches of them that the server takes.
     branches: usize,
-    /// Whether to guess second candidates; `None`: by what is measured.
+    /// True to guess second candidates; `None`: by what is measured.
     wants_branches: Option<bool>,
     controller: AheadController,
     candidates: Candidates,
-    /// Whether what each guess was drawn from is told.
+    /// True if the distribution that each guess was drawn from is reported.
     tells_evidence: bool,
-    /// The patience that the server was told of last.
+    /// The patience that was sent to the server last.
     told_patience: u32,
     /// Text and guesses that the draft model's cache holds.
     cached: Vec<u32>,
     /// The forward pass under way.
     draft: Option<DraftUnderWay>,
-    /// The last draft, if it was on the line and nobody has waited since.
+    /// The last draft, if it continued the line and no wait has followed it.
     busy: Option<Busy>,
     frames: FramesUnheard,
-    /// When words came by which guesses were wrong, until others are sent.
+    /// Time at which tokens came that proved guesses wrong, until others are sent.
     corrected: Option<Duration>,
 }
 
@@ -79,7 +79,7 @@ pub(super) struct Guessing {
 #[derive(Debug)]
 struct Busy {
     since: Duration,
-    /// How many guesses it gave, and how many frames were sent since it began.
+    /// Number of guesses that it gave, and of frames sent since it began.
     drafts: u32,
     frames: u32,
 }
@@ -88,34 +88,34 @@ struct Busy {
 #[derive(Debug)]
 struct DraftUnderWay {
     began: Duration,
-    /// Behind which guess, or behind the text.
+    /// The guess that it comes after; `None`: the text.
     at: Option<Key>,
-    /// Whether the text has gone another way meanwhile.
+    /// True if the text has gone another way meanwhile.
     is_stale: bool,
 }
 
-/// When frames were sent that the server has not yet said to have.
+/// Frames that were sent and that the server has not yet said to have, with their times.
 #[derive(Debug, Default)]
 struct FramesUnheard {
     sent: VecDeque<Sent>,
-    /// Where the guesses end that the server had, while all of them were right.
+    /// Position at which the guesses end that the server had, while all of them were right.
     reach: usize,
-    /// How many the server had when it spoke last, modulo 256; `None` if that has to be learned anew.
+    /// Number of frames that the server had when it last answered, modulo 256; `None` while that is not known.
     heard: Option<u8>,
-    /// When its words came then, and how long the pass had taken that gave them.
+    /// Time at which that answer came, and the time of the pass that gave it.
     spoke: Option<(Duration, Duration)>,
 }
 
-/// A frame of guesses.
+/// A frame of guesses that was sent.
 #[derive(Debug, Clone, Copy)]
 struct Sent {
     at: Duration,
-    /// The position behind its last guess; 0 once one before was wrong.
+    /// The position after its last guess; 0 once an earlier guess was wrong.
     end: usize,
 }
 
 impl Guessing {
-    /// Before the first guess.
+    /// The state before the first guess.
     pub(super) fn new(
         generation: u32,
         ahead: Ahead,
@@ -151,7 +151,7 @@ impl Guessing {
         })
     }
 
-    /// What has been measured, for the next generation.
+    /// Returns what has been measured, for the next generation.
     pub(super) fn into_controller(self) -> AheadController {
         self.controller
     }
@@ -163,17 +163,17 @@ impl Guessing {
         self.corrected = None;
     }
 
-    /// There is something to draft.
+    /// True if there is something to draft.
     pub(super) fn is_ahead(&self, text: &Text) -> bool {
         self.draft.is_none() && self.next_draft(text).is_some()
     }
 
-    /// Whether what is drafted next is behind a second candidate.
+    /// True if the next draft comes after a second candidate.
     pub(super) fn has_time(&self, text: &Text) -> bool {
         self.next_draft(text).is_some_and(|at| !self.candidates.is_on_line(at))
     }
 
-    /// What is to be done next, if anything.
+    /// The next step, if there is one.
     pub(super) fn next_step(&mut self, text: &Text, now: Duration) -> Option<Step> {
         let policy = self.policy(text);
         if !self.rests() {
@@ -210,7 +210,7 @@ impl Guessing {
         Some(Step::Forward(forward))
     }
 
-    /// Behind what another draft is of use, if any is: a server with room for it, a text and a draft model that go on.
+    /// The guess, or the text, after which another draft is of use; `None` if none is, or the server has no room.
     fn next_draft(&self, text: &Text) -> Option<Option<Key>> {
         if self.rests() {
             return None;
@@ -218,7 +218,7 @@ impl Guessing {
         self.candidates.next(self.policy(text), |id| text.is_end(id))
     }
 
-    /// Whether nothing is guessed for now.
+    /// True if nothing is guessed for now.
     fn rests(&self) -> bool {
         self.controller.plan().mode == Mode::Alone
     }
@@ -236,12 +236,12 @@ impl Guessing {
         }
     }
 
-    /// Whether second candidates are guessed.
+    /// True if second candidates are guessed.
     fn is_branching(&self) -> bool {
         self.branches > 0 && self.wants_branches.unwrap_or_else(|| self.controller.plan().branches)
     }
 
-    /// A frame of guesses.
+    /// Makes a frame of guesses.
     fn tell(&mut self, run: Run, patience: u32, now: Duration) -> Vec<u8> {
         let Run { chain, parent, position, ids } = run;
         self.told_patience = patience;
@@ -284,9 +284,9 @@ impl Guessing {
         Ok(Reaction::Wait)
     }
 
-    /// What the guesses of the pass under way are to be chosen by, if that need not be done
-    /// [here](Self::handle_logits). No more of them than are sent together: whoever computes them hears nothing
-    /// meanwhile.
+    /// The choice by which the engine may choose the guesses of the pass under way, if that need not be done
+    /// [here](Self::handle_logits). No more of them than are sent together, because frames that arrive meanwhile are
+    /// not read.
     pub(super) fn choice(&self, text: &Text) -> Option<Choice> {
         let DraftUnderWay { at, is_stale, .. } = *self.draft.as_ref()?;
         if self.tells_evidence {
@@ -297,7 +297,7 @@ impl Guessing {
         Some(Choice { seed, sampling: self.sampling, most })
     }
 
-    /// How many guesses may go on where the line ends until a group is whole; at least 1.
+    /// Number of guesses that may continue the line until a group is whole; at least 1.
     fn missing_of_a_group(&self, text: &Text) -> usize {
         let (policy, length) = (self.policy(text), self.candidates.line_length());
         let plan = self.controller.plan();
@@ -307,7 +307,7 @@ impl Guessing {
         left.min(room).min(policy.most.saturating_sub(self.candidates.len())).max(1)
     }
 
-    /// The draft model has chosen guesses by itself.
+    /// Takes guesses that the draft model's engine has chosen.
     pub(super) fn handle_chosen(
         &mut self,
         chosen: &[Chosen],
@@ -349,7 +349,7 @@ impl Guessing {
         (first, second.flatten())
     }
 
-    /// Tokens have come, which are committed. Gives where each came from.
+    /// Takes tokens, which are committed. Returns where each came from.
     pub(super) fn handle_tokens(
         &mut self,
         tokens: &Tokens,
@@ -420,8 +420,8 @@ impl Guessing {
 }
 
 impl FramesUnheard {
-    /// The server had so many frames, modulo 256, when it began the pass whose tokens come now, and which took so long.
-    /// Gives what those say of the link that it had not before.
+    /// Takes the number of frames, modulo 256, that the server had when it began the pass whose tokens come now, and
+    /// the time of that pass. Returns what they say of the link, if they say more than was known.
     fn hear(&mut self, heard: u8, now: Duration, pass: Duration) -> Option<Answer> {
         let spoke = self.spoke.replace((now, pass));
         let Some(before) = self.heard.replace(heard) else {
@@ -434,8 +434,8 @@ impl FramesUnheard {
         let last = had.next_back().unwrap_or(first);
         self.reach = self.reach.max(first.end).max(last.end);
         let (first, last) = (first.at, last.at);
-        // A pass that began at the server when it had a frame has words that come a trip and itself after the frame was
-        // sent, or later; one that began when it had not yet, sooner. One of no time says nothing of when it began.
+        // Tokens of a pass that began when the server had a frame come one trip and the pass's time after the frame was
+        // sent, or later; those of a pass that began before come sooner. One of no time says nothing of when it began.
         let least = spoke.filter(|(_, pass)| !pass.is_zero()).map(|(at, pass)| at.saturating_sub(pass + first));
         Some(Answer {
             least: least.unwrap_or_default(),
@@ -444,7 +444,7 @@ impl FramesUnheard {
         })
     }
 
-    /// What was sent was behind a wrong guess.
+    /// Marks everything that was sent as guessed after a wrong guess.
     fn forget_guesses(&mut self) {
         self.reach = 0;
         self.sent.iter_mut().for_each(|frame| frame.end = 0);
@@ -478,7 +478,7 @@ mod tests {
         assert_eq!(hear(&[431], 6, 500, 60), answer(0, 9, true), "of no time is no beginning known");
     }
 
-    /// Guesses to 4 and to 6 are at hand once their frames are; behind a wrong one none is, whether it has come or not,
+    /// Guesses to 4 and to 6 are at hand once their frames are; after a wrong one none is, whether it has come or not,
     /// until others come.
     #[test]
     fn guesses_are_at_hand_until_one_is_wrong() {

@@ -1,6 +1,7 @@
-//! What the generations of a session learn of the link and the models, one from another.
+//! Lessons on the link and the models that the generations of a session pass on to the next.
 //!
-//! All of it is the edge's. It outlives connections, and is lost with the page: who comes back by a ticket learns anew.
+//! All of it is the edge's. It outlives connections, and is lost with the page: an edge that resumes by a ticket has no
+//! lessons.
 
 use core::time::Duration;
 
@@ -20,12 +21,12 @@ use crate::{
     judge::rules::Rule,
 };
 
-/// What generations have learned, in rounds and ahead of texts.
+/// Lessons of past generations, in rounds and ahead of texts.
 #[derive(Debug, Default)]
 pub(super) struct Lessons {
     pub(super) rounds: Option<Learned>,
     pub(super) ahead: Option<AheadController>,
-    /// How long the last handshake took, until a generation has learned it.
+    /// Time of the last handshake, until a generation has learned it.
     pub(super) handshake: Option<Duration>,
     pub(super) thresholds: Thresholds,
 }
@@ -34,20 +35,20 @@ pub(super) struct Lessons {
 /// What else changes does not matter: Theorem 2 holds of any distributions, one after another.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Thresholds {
-    /// Of what is sent.
+    /// The threshold of the drafts that are sent.
     pub(super) sent: Option<Conformal>,
-    /// Of what is compared with it.
+    /// The threshold of the schemes that are compared.
     pub(super) compared: Option<Conformal>,
 }
 
-/// What a generation in rounds has learned, and where.
+/// Lessons of a generation in rounds, and their circumstances.
 #[derive(Debug)]
 pub(super) struct Learned {
     circumstances: Circumstances,
     pub(super) controller: RoundController,
 }
 
-/// What acceptance and times depend on: under other ones they have to be learned anew.
+/// Circumstances that acceptance and times depend on: under other ones they have to be learned again.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Circumstances {
     control: ControlParameters,
@@ -58,7 +59,7 @@ struct Circumstances {
 }
 
 impl Learned {
-    /// At the start of a generation: what an `earlier` one learned, if its circumstances were the same.
+    /// State at the start of a generation: what an `earlier` one learned, if its circumstances were the same.
     pub(super) fn new(
         speculation: &Speculation,
         sampling: SamplingParameters,

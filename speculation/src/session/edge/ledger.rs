@@ -1,4 +1,4 @@
-//! What a generation costs: the one place where statistics and records of rounds are made.
+//! Costs of a generation: the one place where statistics and records of rounds are made.
 
 use core::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
     theory::sqs,
 };
 
-/// What a generation writes to: the text, and what it costs.
+/// The places that a generation writes to: its text, and its costs.
 #[derive(Debug)]
 pub(super) struct Books<'a> {
     pub(super) text: &'a mut Text,
@@ -25,12 +25,12 @@ pub(super) struct Books<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     statistics: Statistics,
-    /// When the generation began.
+    /// Time at which the generation began.
     started: Duration,
 }
 
 impl Ledger {
-    /// At the start of a generation.
+    /// A ledger at the start of a generation.
     pub(super) fn new(mode: &Mode, now: Duration) -> Self {
         let statistics = match mode {
             Mode::Auto(_) | Mode::CloudOnly => Statistics::default(),
@@ -51,40 +51,41 @@ impl Ledger {
         &self.statistics
     }
 
-    /// Frames of so many bits were sent.
+    /// Counts frames of `bits` bits that were sent.
     pub(super) fn sent(&mut self, bits: usize) {
         self.statistics.uplink_bits += bits;
     }
 
-    /// How long ago the generation began, if nothing has been written yet.
+    /// Time since the generation began, if nothing has been written yet.
     pub(super) fn awaited(&self, now: Duration) -> Option<Duration> {
         (self.statistics.tokens == 0).then(|| now.saturating_sub(self.started))
     }
 
-    /// A frame of guesses of so many bits went out.
+    /// Counts a frame of guesses of `bits` bits that was sent.
     pub(super) fn told(&mut self, bits: usize) {
         self.sent(bits);
         self.statistics.draft_frame_bits += bits;
     }
 
-    /// A frame of so many bits came.
+    /// Counts a frame of `bits` bits that came.
     pub(super) fn received(&mut self, bits: usize) {
         self.statistics.downlink_bits += bits;
     }
 
-    /// Tokens were committed without asking.
+    /// Counts tokens that were committed without asking.
     pub(super) fn passed(&mut self, tokens: usize, now: Duration) {
         self.statistics.passed += tokens;
         self.committed(tokens, now);
     }
 
-    /// A guess was made.
+    /// Counts a guess that was made.
     pub(super) fn guessed(&mut self, drafting: Duration) {
         self.statistics.drafted += 1;
         self.statistics.drafting += drafting;
     }
 
-    /// Guesses at a token were compared with it: which was right, if one was; `in_time` if a pass judged it.
+    /// Counts the comparison of guesses with a token: `right` is the rank of the right one, if one was; `in_time` if a
+    /// pass judged it.
     pub(super) fn compared(&mut self, right: Option<usize>, in_time: bool) {
         self.statistics.judged += 1;
         self.statistics.accepted += usize::from(right.is_some());
@@ -92,12 +93,12 @@ impl Ledger {
         self.statistics.branched += usize::from(in_time && right.is_some_and(|which| which > 0));
     }
 
-    /// What the edge goes by.
+    /// Records the plan that the edge drafts ahead by.
     pub(super) fn paced(&mut self, record: AheadRecord) {
         self.statistics.ahead = Some(record);
     }
 
-    /// A pass of the target added so many tokens.
+    /// Counts a pass of the target that added `tokens` tokens.
     pub(super) fn wrote(&mut self, tokens: usize, now: Duration) {
         self.statistics.server_passes += 1;
         self.committed(tokens, now);
@@ -109,12 +110,12 @@ impl Ledger {
         self.statistics.estimates = estimates;
     }
 
-    /// No sample survived; the target's distribution is asked for.
+    /// Counts a round of which no sample survived, so that the target's distribution is asked for.
     pub(super) fn followed_up(&mut self) {
         self.statistics.follow_ups += 1;
     }
 
-    /// The edge resampled a token after so many bits had come for it.
+    /// Counts a token that the edge resampled, after `bits` bits had come for it.
     pub(super) fn resampled(&mut self, bits: usize) {
         self.statistics.rejection_downlink_bits += bits;
     }
@@ -125,12 +126,12 @@ impl Ledger {
         self.drafted_for_nothing(round.drafting);
     }
 
-    /// So long a round was drafted that was never sent.
+    /// Counts the drafting time of a round that was never sent.
     pub(super) fn drafted_for_nothing(&mut self, drafting: Duration) {
         self.statistics.drafting += drafting;
     }
 
-    /// What the controller makes of it all.
+    /// Records the controller's estimates.
     pub(super) fn estimated(&mut self, estimates: Estimates) {
         self.statistics.estimates = estimates;
     }

@@ -1,4 +1,4 @@
-//! What follows the draft model's distributions besides the drafts: C-SQS's threshold, and the cost under other
+//! Observers of the draft model's distributions besides the drafts: C-SQS's threshold, and the cost under other
 //! schemes.
 //!
 //! Both see every token that the draft model has a distribution of, and return to the committed text with each verdict.
@@ -10,16 +10,16 @@ use crate::{
     study::comparison::Comparison,
 };
 
-/// Those of one generation.
+/// The observers of one generation.
 #[derive(Debug, Clone)]
 pub(super) struct Observers {
-    /// C-SQS's.
+    /// The threshold of C-SQS.
     pub(super) threshold: Option<Conformal>,
     pub(super) comparison: Option<Comparison>,
 }
 
 impl Observers {
-    /// At the start of a generation, with what earlier ones left.
+    /// Observers at the start of a generation, with what earlier ones left.
     pub(super) fn new(speculation: &Speculation, vocab_size: u32, prompt: &[u32], earlier: &Thresholds) -> Self {
         let Speculation { scheme, threshold, compare, .. } = *speculation;
         let compared = |with| Comparison::new(with, vocab_size, prompt, earlier.compared.as_ref());
@@ -29,7 +29,7 @@ impl Observers {
         }
     }
 
-    /// What the next generation goes on from; as it was where this one had nothing of the kind.
+    /// Passes on what the next generation goes on from; unchanged where this one had nothing of the kind.
     pub(super) fn teach(self, thresholds: &mut Thresholds) {
         let compared = self.comparison.map(Comparison::into_threshold);
         for (known, learned) in [(&mut thresholds.sent, self.threshold), (&mut thresholds.compared, compared)] {
@@ -40,12 +40,12 @@ impl Observers {
         }
     }
 
-    /// β; 0 where the scheme has no threshold.
+    /// The threshold β; 0 where the scheme has no threshold.
     pub(super) fn beta(&self) -> f64 {
         self.threshold.as_ref().map_or(0.0, Conformal::threshold)
     }
 
-    /// Whether the distribution of the last verdict's bonus token is wanted.
+    /// True if the distribution of the last verdict's bonus token is wanted.
     pub(super) fn owe(&self) -> bool {
         self.threshold.as_ref().is_some_and(Conformal::owes) || self.comparison.as_ref().is_some_and(Comparison::owes)
     }
@@ -65,7 +65,7 @@ impl Observers {
         Ok(())
     }
 
-    /// A token was drafted from `q`, whose support dropped so much.
+    /// Counts a token that was drafted from `q`, whose support dropped the mass `dropped`.
     pub(super) fn drafted(&mut self, q: &Distribution<'_>, id: u32, dropped: f64) -> Result<(), DraftError> {
         if let Some(threshold) = &mut self.threshold {
             threshold.drafted(dropped);
@@ -108,8 +108,8 @@ impl Observers {
         }
     }
 
-    /// The verdict: so many drafts are accepted, then comes `token`. Gives what the drafts would have cost under other
-    /// schemes.
+    /// Counts a verdict: `accepted` drafts are accepted, then comes `token`. Gives what the drafts would have cost
+    /// under other schemes.
     pub(super) fn settle(&mut self, accepted: usize, token: Option<u32>) -> Vec<(&'static str, usize)> {
         if let Some(threshold) = &mut self.threshold {
             threshold.verdict(accepted, token.is_some());

@@ -15,13 +15,13 @@ use crate::{draft::Proposal, judge::unscaled::Transport, sample::Distribution};
 pub(super) struct PayloadWriter {
     scheme: Scheme,
     encoder: RoundEncoder,
-    /// How the statistics travel that the rule needs, and those of the round.
+    /// Encoding of the statistics that the rule needs, and those of the round.
     transport: Transport,
     statistics: Vec<u8>,
 }
 
 impl PayloadWriter {
-    /// After a prompt.
+    /// A writer for the rounds after a prompt.
     pub(super) fn new(
         speculation: &Speculation,
         sampling: &SamplingParameters,
@@ -38,17 +38,17 @@ impl PayloadWriter {
         &self.scheme
     }
 
-    /// Whether statistics of q travel beside q̂.
+    /// True if statistics of q travel beside q̂.
     pub(super) fn sends_statistics(&self) -> bool {
         self.transport.sends()
     }
 
-    /// How many more drafts a budget has room for, if that is known before their distributions.
+    /// Number of further drafts that a budget has room for, if that is known before their distributions.
     pub(super) fn room(&self, budget: usize) -> Option<usize> {
         budget.saturating_sub(self.bits()).checked_div(self.scheme.fixed_token_bits()? as usize)
     }
 
-    /// Whether any token of a proposal would fit a budget.
+    /// True if any token of a proposal would fit a budget.
     pub(super) fn fits(&self, proposal: &Proposal, budget: usize) -> Result<bool, EdgeError> {
         let bound = self.encoder.bound(&self.scheme, &proposal.dist, proposal.support_size);
         let bits = bound.map_err(EdgeError::Encode)? + self.statistics.len() * 8 + self.transport.bits(&proposal.dist);
@@ -72,8 +72,8 @@ impl PayloadWriter {
         ([&self.statistics[..], &codes].concat(), self.statistics.len() * 8 + bits)
     }
 
-    /// Ends the round: so many of its drafts are committed, then `token`. What was drafted without a distribution is no
-    /// part of it.
+    /// Ends the round: `accepted` of its drafts are committed, then `token`. What was drafted without a distribution is
+    /// no part of it.
     pub(super) fn settle(&mut self, drafts: Vec<DraftToken>, accepted: usize, token: Option<u32>) {
         let drafts = Drafts::Distributions(drafts);
         if accepted <= drafts.len() {

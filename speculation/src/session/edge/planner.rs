@@ -1,10 +1,9 @@
-//! What is to become of each position before its token is drawn: the gate, the stop rule, the budget and the text's
-//! end.
+//! Decisions on each position before its token is drawn: by the gate, the stop rule, the budget and the text's end.
 //!
-//! It is decided before the draw and whatever that gives, but for a gate that sees the token. Otherwise short codes,
-//! that is likely tokens, would be drafted more often than q̂ says. A stop head that sees the token is asked after the
-//! draw, of a draft that is sent whatever it says: the round's length is a stopping time of its drafts, and each of
-//! them is distributed as q̂.
+//! Decisions are made before the draw and do not depend on it, except for a gate that sees the token. Otherwise short
+//! codes, that is likely tokens, would be drafted more often than q̂ says. A stop head that sees the token is asked
+//! after the draw, of a draft that is sent whatever it says: the round's length is a stopping time of its drafts, and
+//! each of them is distributed as q̂.
 
 use std::sync::Arc;
 
@@ -37,7 +36,7 @@ pub(super) struct Planner {
     gate: Gate,
     heads: Option<Arc<Heads>>,
     learned: Learned,
-    /// Whether the rule puts a token of the target's after drafts that are all accepted.
+    /// True if the rule puts a token of the target after drafts that are all accepted.
     has_bonus: bool,
     /// The most drafts of a round.
     longest: usize,
@@ -73,12 +72,12 @@ impl Planner {
         self.gate
     }
 
-    /// The payload bits of a round where so many of the frame are taken otherwise.
+    /// The payload bits of a round where `taken` bits of the frame are used otherwise.
     pub(super) fn budget_beside(&self, taken: usize) -> usize {
         self.budget.min(MAX_PAYLOAD_BITS.saturating_sub(taken))
     }
 
-    /// How many tokens the target is to write alone before the next round, if any.
+    /// Number of tokens that the target is to write alone before the next round, if any.
     pub(super) fn next_stream(&mut self) -> Option<u32> {
         // A cascade has its own way of choosing the target.
         if self.gate.is_cascade() {
@@ -88,32 +87,32 @@ impl Planner {
         (plan.mode == Mode::Alone).then_some(plan.stream)
     }
 
-    /// Whether another token is to be drafted, or to pass, before the frame is sent; the text would be so long without
-    /// it.
+    /// True if another token is to be drafted, or to pass, before the frame is sent; without it the text would have
+    /// `length` tokens.
     pub(super) fn wants_another(&self, drafter: &Drafter, length: usize, text: &Text) -> bool {
         (self.may_pass(drafter, length, text) || self.may_draft(drafter, length, text))
             && length <= self.draft_context
             && !drafter.ids().last().is_some_and(|&id| text.is_end(id))
     }
 
-    /// Whether a token may pass. It takes nothing of the round, and may be the text's last.
+    /// True if a token may pass. It takes nothing of the round, and may be the text's last.
     fn may_pass(&self, drafter: &Drafter, length: usize, text: &Text) -> bool {
         let at_start = drafter.ids().is_empty() && !drafter.has_ended();
         self.gate != Gate::Never && at_start && length < text.length_limit()
     }
 
-    /// Whether the round has room for a draft.
+    /// True if the round has room for a draft.
     pub(super) fn may_draft(&self, drafter: &Drafter, length: usize, text: &Text) -> bool {
         self.wants_draft(drafter.ids().len(), length, text) && drafter.room(self.budget) > 0
     }
 
-    /// The same behind so many drafts, but for the payload's bits.
+    /// True if the round has room for a draft after `drafted` others, apart from the payload's bits.
     fn wants_draft(&self, drafted: usize, length: usize, text: &Text) -> bool {
         drafted < self.longest && self.learned.controller.wants(drafted) && length < self.end_of_drafts(text)
     }
 
-    /// How many drafts may follow in the round, as far as that is known before any is drawn; the text would be so long
-    /// without them.
+    /// Number of drafts that may follow in the round, as far as that is known before any is drawn; without them the
+    /// text would have `length` tokens.
     pub(super) fn drafts_left(&self, drafter: &Drafter, length: usize, text: &Text) -> usize {
         let drafted = drafter.ids().len();
         let is_wanted =
@@ -121,18 +120,18 @@ impl Planner {
         (0..self.longest.min(drafter.room(self.budget))).take_while(is_wanted).count()
     }
 
-    /// Whether gate or stop rule may look at a row of logits.
+    /// True if gate or stop rule may look at a row of logits.
     pub(super) fn looks_at_rows(&self) -> bool {
         self.gate != Gate::Never || self.learned.controller.needs_outlook()
     }
 
-    /// Where drafts have to end.
+    /// Length of the text at which drafts have to end.
     fn end_of_drafts(&self, text: &Text) -> usize {
         // One position is the cloud's own token's, where it has one.
         text.length_limit() - usize::from(self.has_bonus)
     }
 
-    /// Whether a draft may follow the round's last. It hangs on what is drafted and on nothing else, not on what has
+    /// True if a draft may follow the round's last. It depends on what is drafted and on nothing else, not on what has
     /// arrived meanwhile, so that the text does not either.
     pub(super) fn continues(&self, drafter: &Drafter, length: usize, text: &Text) -> bool {
         drafter.ids().last().is_some_and(|&id| !text.is_end(id))
@@ -141,13 +140,13 @@ impl Planner {
             && length <= self.draft_context
     }
 
-    /// Whether the gate sees the token at the position after so many drafts of the round.
+    /// True if the gate sees the token at the position after `drafted` drafts of the round.
     pub(super) fn sees_token(&self, drafted: usize) -> bool {
         drafted == 0 && self.gate.sees_token(self.heads.as_deref())
     }
 
-    /// What is to become of the position after so many drafts of the round, with the distribution `q` and the hidden
-    /// state that it was made of; `drawn` is the token that the gate sees, if it does.
+    /// Decides on the position after `drafted` drafts of the round, with the distribution `q` and the hidden state that
+    /// it was made of; `drawn` is the token that the gate sees, if it does.
     pub(super) fn decide(
         &mut self,
         q: &Distribution<'_>,
@@ -181,7 +180,7 @@ impl Planner {
         self.advise(q, hidden, &[], drafted)
     }
 
-    /// Whether the round ends after a token that has been drafted behind so many others: by a stop head that sees it.
+    /// True if the round ends after a token that has been drafted after `drafted` others: by a stop head that sees it.
     pub(super) fn stops_after(&mut self, q: &Distribution<'_>, hidden: &[f32], id: u32, drafted: usize) -> bool {
         // Working the features out takes a walk over the logits.
         if !self.stop_sees_token() {

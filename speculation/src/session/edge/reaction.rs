@@ -1,4 +1,4 @@
-//! What a generation wants done, and what follows from what it is handed.
+//! Steps that a generation wants, and its reactions to what it is handed.
 
 use core::time::Duration;
 
@@ -7,7 +7,7 @@ use outrider_codec::frame::Finish;
 use super::event::Committed;
 use crate::{Chosen, Forward, draft::DraftError};
 
-/// What a generation wants done next.
+/// The next step that a generation wants.
 #[derive(Debug)]
 pub(super) enum Step {
     Forward(Forward),
@@ -24,20 +24,20 @@ pub(super) struct Outgoing {
     pub(super) bytes: Vec<u8>,
 }
 
-/// What follows from a frame of the cloud's, or from logits.
+/// Reaction to a frame of the cloud's, or to logits.
 #[derive(Debug)]
 pub(super) enum Reaction {
-    /// This is to be sent: something has to be asked first, or the target is to write.
+    /// A frame is to be sent: something has to be asked first, or the target is to write.
     Send(Outgoing),
     /// Tokens are committed, and the generation may be over; `tell` the cloud if it cannot know that itself.
     Commit { committed: Committed, finish: Option<Finish>, tell: bool },
-    /// Nothing yet.
+    /// There is nothing to do yet.
     Wait,
     /// The frame came before: nothing, and it answers nothing.
     Stale,
 }
 
-/// When a frame of the cloud's came, and its size.
+/// Time at which a frame of the cloud's came, and its size.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Received {
     pub(super) at: Duration,

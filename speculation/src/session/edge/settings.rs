@@ -1,4 +1,4 @@
-//! What a generation is asked for, and whether it can be had.
+//! Settings of a generation, and checks that a server and a draft model can meet them.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::{
 /// The draft model, as a session needs to know it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DraftInfo {
-    /// V.
+    /// V, the size of the vocabulary.
     pub vocab_size: u32,
     /// SHA-256 of the vocabulary; FORMAT.md says of what exactly.
     pub tokenizer_hash: [u8; 32],
@@ -40,52 +40,52 @@ pub(super) struct Ends<'a> {
     pub(super) server: &'a Welcome,
 }
 
-/// What a generation is asked for.
+/// Settings of a generation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// Who drafts.
+    /// The mode of drafting.
     pub mode: Mode,
-    /// S(·), for both ends, but for a temperature that the draft model has of its own.
+    /// Parameters of S(·) for both ends, except for a temperature that the draft model has of its own.
     pub sampling: SamplingParameters,
-    /// Seeds both ends' choices, each its own.
+    /// Seed of the random choices of both ends.
     pub seed: u64,
     /// The most tokens to commit, at least 1.
     pub max_new_tokens: u32,
 }
 
-/// Who drafts.
+/// The end that drafts, and how.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Mode {
-    /// The edge.
+    /// The edge, in rounds that the cloud judges.
     Speculative(Speculation),
     /// The edge: [ahead](Mode::Ahead) where the server takes guesses and what is asked of the rounds is what that
     /// gives, else in these rounds.
     Auto(Speculation),
     /// The edge, ahead of a text that the target writes.
     Ahead(Ahead),
-    /// Nobody: the target generates alone.
+    /// Neither end: the target generates alone.
     CloudOnly,
 }
 
-/// How the edge drafts ahead of a text that the target writes. The text is the same as without.
+/// Settings of drafting ahead of a text that the target writes. The text is the same as without.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Ahead {
-    /// How guesses are sent, and whether they are waited for; `None`: by what is measured.
+    /// A fixed schedule of guesses and of the wait for them; `None`: by what is measured.
     pub fixed: Option<Schedule>,
-    /// What is chosen by what is measured.
+    /// The goal of a schedule that is chosen by what is measured.
     pub goal: Goal,
     /// The temperature of the draft model; `None` for the target's.
     pub draft_temperature: Option<f32>,
-    /// Tells what each guess was drawn from.
+    /// Reports the distribution that each guess was drawn from.
     pub evidence: bool,
-    /// Whether second candidates are guessed, too, where the server takes them; `None`: by what is measured.
+    /// True if second candidates are guessed, too, where the server takes them; `None`: by what is measured.
     pub branches: Option<bool>,
 }
 
-/// How the edge drafts, and how the cloud judges.
+/// Settings of rounds: how the edge drafts, and how the cloud judges.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Speculation {
-    /// What is sent of a draft.
+    /// The scheme, which says what is sent of a draft.
     pub scheme: SchemeParameters,
     /// The temperature of what tokens are drafted from; `None` for the target's (Zheng and Yang, §VI-B, draft at 1
     /// whatever the target's). What travels is q̂, which is made at this temperature: the cloud need not know it.
@@ -94,27 +94,28 @@ pub struct Speculation {
     pub threshold: ThresholdParameters,
     /// The acceptance rule.
     pub rule: Rule,
-    /// Which tokens are not verified at all.
+    /// The gate, which decides on tokens that are not verified at all.
     pub gate: Gate,
-    /// γ: drafts per round, at least 1. Fewer where context, length or the server's limit leave less room; one more in
-    /// the bonus token's place, under rules that do not draw that from p and with one round in flight.
+    /// Draft length γ: drafts per round, at least 1. Fewer where context, length or the server's limit leave less room;
+    /// one more in the bonus token's place, under rules that do not draw that from p and with one round in flight.
     pub draft_length: u32,
-    /// How many rounds may await their verdict at a time, at least 1; no more than the server allows. With more than
+    /// The most rounds that await their verdict at a time, at least 1; no more than the server allows. With more than
     /// one the edge drafts on as if they were all accepted, and no bonus token follows them: of a seed the text is
     /// another than with 1, and the same for all others.
     pub max_in_flight: u8,
-    /// What else ends a round.
+    /// The rule that ends a round early.
     pub stop: StopRule,
-    /// Whether the target writes alone where that is faster (AS²).
+    /// True if the target writes alone where that is faster (AS²).
     pub adaptive_mode: bool,
-    /// B: the most payload bits a round may cost; `None` for no budget but the frame's. A token that could exceed it is
-    /// not drafted (Bhattacharjee et al., §4).
+    /// Bit budget B: the most payload bits of a round; `None` for no budget but the frame's. A token that could exceed
+    /// it is not drafted (Bhattacharjee et al., §4).
     pub bit_budget: Option<u32>,
-    /// What drafting [ahead](Mode::Ahead) is for, where [`Mode::Auto`] is that.
+    /// The goal of drafting [ahead](Mode::Ahead), where [`Mode::Auto`] is that.
     pub goal: Goal,
     /// Works out what the drafts would have cost under other schemes, too.
     pub compare: Option<ComparisonParameters>,
-    /// Has the cloud say what it judged by. That is the target's distribution for each draft, far more than all else.
+    /// Asks the cloud for the distributions that it judged by. That is the target's distribution for each draft, far
+    /// more than all else.
     pub explain: bool,
 }
 
@@ -139,17 +140,17 @@ impl Speculation {
         }
     }
 
-    /// The same with a budget of so many bits a round.
+    /// These settings with a budget of `bits` payload bits a round.
     pub fn with_budget(self, bits: u32) -> Self {
         Self { bit_budget: Some(bits), ..self }
     }
 
-    /// Under what its texts come about.
+    /// The guarantee under which the texts are made.
     pub fn guarantee(&self) -> Guarantee {
         Guarantee { rule: self.rule, lossy: self.rule.info().lossy || self.gate != Gate::Never }
     }
 
-    /// Whether nothing is asked for but the target's own text, as fast as it can be had, and nothing of rounds.
+    /// True if the settings ask for nothing but the target's own text, as fast as it can be had, and nothing of rounds.
     fn wants_the_targets_text(&self) -> bool {
         let asks_for_rounds = self.stop != StopRule::Fixed || self.adaptive_mode || self.max_in_flight > 1;
         !self.guarantee().lossy && self.compare.is_none() && !self.explain && !asks_for_rounds
@@ -162,7 +163,7 @@ impl Speculation {
 }
 
 impl Settings {
-    /// S(·) of the draft model: the target's, at the temperature that is asked for.
+    /// Parameters of S(·) for the draft model: the target's, at the temperature that is asked for.
     pub(crate) fn draft_sampling(&self) -> SamplingParameters {
         let temperature = match &self.mode {
             Mode::Speculative(speculation) | Mode::Auto(speculation) => speculation.draft_temperature,
@@ -187,7 +188,7 @@ impl Mode {
         }
     }
 
-    /// What [`Mode::Auto`] is at a server; others are what they are.
+    /// The mode that [`Mode::Auto`] becomes at a server; others are unchanged.
     pub(super) fn at(&self, server: &Welcome) -> Self {
         match self {
             Self::Auto(speculation) if server.limits.max_guesses > 0 && speculation.wants_the_targets_text() => {

@@ -64,7 +64,7 @@ fn token(position: u32, finish: Option<Finish>) -> Vec<u8> {
     Frame::Tokens(Tokens::one(1, position, 3, finish)).encode()
 }
 
-/// What a server sends of its own was once committed without end.
+/// A server that writes alone commits no more tokens than were asked for.
 #[test]
 fn a_server_alone_commits_no_more_than_was_asked_for() {
     for (context_length, max_new_tokens) in [(16, 2), (4, 9)] {
@@ -161,8 +161,8 @@ fn ruled(name: &str) -> Speculation {
     Speculation { explain: true, ..Speculation::new(K_SQS, draft_length).with_rule(rule) }
 }
 
-/// Algorithm 4's token behind γ accepted drafts: where it is no token of p's, a draft more. Not in flight, where no
-/// rule has one, nor beyond the server's limit, the text's end and an end-of-text token.
+/// Algorithm 4's token after γ accepted drafts: where it is not drawn from p, it is one more draft. Not in flight,
+/// where no rule has one, nor beyond the server's limit, the text's end and an end-of-text token.
 #[test]
 fn a_round_has_a_draft_in_the_bonus_token_s_place() {
     let count = |name: &str, draft_length: u32, max_in_flight: u8, max_new_tokens: u32| {
@@ -251,7 +251,7 @@ fn evidence_comes_in_order_between_draft_and_verdict() {
         assert!(before.iter().all(Result::is_ok));
         assert_eq!(*last, out_of_place);
     }
-    // Nobody asked for it; the round has not been sent, or is over.
+    // Evidence that was not asked for; of a round that has not been sent, or is over.
     let (mut session, _) = drafted(Speculation::new(K_SQS, 2), 6);
     assert_eq!(give(&mut session, evidence(0, 0, &[3])), out_of_place);
     let (mut session, _) = drafted(ruled("lossy"), 6);
@@ -259,7 +259,7 @@ fn evidence_comes_in_order_between_draft_and_verdict() {
     assert_eq!(give(&mut session, evidence(1, 0, &[3])), out_of_place);
     let (mut session, _) = drafted(ruled("lossy"), 6);
     assert!(matches!(give(&mut session, evidence(0, 0, &[V])), Err(EdgeError::ImpossibleVerdict { .. })));
-    // What came for drafts behind the rejected one does not count.
+    // Evidence for drafts after the rejected one does not count.
     let (mut session, _) = drafted(ruled("lossy"), 6);
     give(&mut session, evidence(0, 0, &[3])).unwrap();
     give(&mut session, evidence(0, 1, &[3])).unwrap();
@@ -268,7 +268,7 @@ fn evidence_comes_in_order_between_draft_and_verdict() {
 }
 
 /// Each token comes with the distributions of its own position: the one in place of a rejected draft with that draft's,
-/// a bonus token with none; and nothing comes where nobody has asked.
+/// a bonus token with none; and nothing comes unless it was asked for.
 #[test]
 fn tokens_come_with_what_they_were_judged_by() {
     let told = |explain, frames: &[Frame]| {
@@ -370,7 +370,7 @@ fn under_dssd_the_server_does_not_resample() {
     }
 }
 
-/// The last token was left to the target, the text before it was sent to nobody, and the user never saw it.
+/// The last token was left to the target, the text before it was never sent, and the user never saw it.
 #[test]
 fn a_sequence_cascade_keeps_its_text_to_the_last_token() {
     let gate = Gate::SequenceCascade { alpha: 1.0, confidence: Confidence::Mean };

@@ -10,13 +10,13 @@ pub(super) struct Text {
     ids: Vec<u32>,
     eos_ids: Vec<u32>,
     vocab_size: u32,
-    /// How long it may grow, and why no longer.
+    /// Longest length of the text, and the reason why it is no longer.
     length_limit: usize,
     limit: Finish,
 }
 
 impl Text {
-    /// A prompt that may be followed by so many tokens, as far as the target's context goes.
+    /// A prompt that up to `max_new_tokens` tokens may follow, as far as the target's context goes.
     pub(super) fn new(prompt: Vec<u32>, max_new_tokens: u32, server: &Welcome) -> Self {
         let wanted = prompt.len().saturating_add(max_new_tokens as usize);
         let context = server.limits.context_length as usize;
@@ -34,17 +34,17 @@ impl Text {
         &self.ids
     }
 
-    /// Their number.
+    /// Number of tokens of the text.
     pub(super) fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// How long the text may grow.
+    /// Longest length of the text, in tokens.
     pub(super) fn length_limit(&self) -> usize {
         self.length_limit
     }
 
-    /// Why it may not grow longer.
+    /// The reason why it may not grow longer.
     pub(super) fn limit(&self) -> Finish {
         self.limit
     }
@@ -54,27 +54,27 @@ impl Text {
         self.length_limit - self.ids.len()
     }
 
-    /// V.
+    /// V, the size of the vocabulary.
     pub(super) fn vocab_size(&self) -> u32 {
         self.vocab_size
     }
 
-    /// Whether the text ends with this token.
+    /// True if the text ends with this token.
     pub(super) fn is_end(&self, token: u32) -> bool {
         self.eos_ids.contains(&token)
     }
 
-    /// Why the text is over with a token that makes it so long, if it is.
+    /// The reason why the text is over with a token that makes it `length` tokens long, if it is.
     pub(super) fn ending(&self, token: u32, length: usize) -> Option<Finish> {
         if self.is_end(token) { Some(Finish::Eos) } else { (length >= self.length_limit).then_some(self.limit) }
     }
 
-    /// Commits tokens.
+    /// Commits tokens to the text.
     pub(super) fn write(&mut self, tokens: impl IntoIterator<Item = u32>) {
         self.ids.extend(tokens);
     }
 
-    /// Takes the last so many tokens back.
+    /// Takes the last `tokens` tokens back.
     pub(super) fn take_back(&mut self, tokens: usize) {
         self.ids.truncate(self.ids.len() - tokens);
     }

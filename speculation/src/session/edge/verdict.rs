@@ -1,25 +1,25 @@
-//! What a verdict may say of a round, and what it then means.
+//! Checks of verdicts on a round, and their meaning.
 
 use outrider_codec::frame::{Finish, Next, TargetDist, Verdict};
 
 use super::error::EdgeError;
 
-/// What is known of a round when its verdict comes.
+/// Facts about a round that are known when its verdict comes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Expected {
     /// The number of its drafts.
     pub(super) drafted: usize,
-    /// Whether a bonus token follows where all of them are accepted.
+    /// True if a bonus token follows where all of them are accepted.
     pub(super) has_bonus: bool,
-    /// Whether the edge resamples (DSSD).
+    /// True if the edge resamples (DSSD).
     pub(super) resamples: bool,
-    /// V.
+    /// V, the size of the vocabulary.
     pub(super) vocab_size: u32,
     /// Tokens that may still be committed.
     pub(super) left: usize,
 }
 
-/// What a verdict means for its round.
+/// Meaning of a verdict for its round.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Ruling {
     /// The round is settled.
@@ -37,11 +37,11 @@ pub(super) struct Settlement {
     pub(super) accepted: usize,
     /// The token that follows them, if any.
     pub(super) token: Option<u32>,
-    /// Why the text is over, if it is.
+    /// The reason why the text is over, if it is.
     pub(super) finish: Option<Finish>,
 }
 
-/// Reads a verdict on a round of which so much is known.
+/// Reads a verdict on a round of which `expected` is known.
 ///
 /// # Errors
 /// [`EdgeError::ImpossibleVerdict`] if no honest server gives it.

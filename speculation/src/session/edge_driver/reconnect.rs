@@ -10,7 +10,7 @@ pub struct Retry {
     /// The pause before the second; it doubles with each, and up to half of it is left to chance. The first comes at
     /// once.
     pub pause: Duration,
-    /// The longest pause.
+    /// The longest of the pauses.
     pub longest: Duration,
 }
 
@@ -21,10 +21,10 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// One connection, and no other after it.
+    /// Settings that never connect again.
     pub const NEVER: Self = Self { attempts: 0, pause: Duration::ZERO, longest: Duration::ZERO };
 
-    /// The pause after so many attempts. `chance`, from 0 to 255, spreads those that have lost the same server.
+    /// The pause after `failed` attempts. `chance`, from 0 to 255, spreads those that have lost the same server.
     pub fn pause_after(&self, failed: u32, chance: u8) -> Duration {
         if failed == 0 {
             return Duration::ZERO;

@@ -22,28 +22,28 @@ const RETRY: Retry = Retry { attempts: 4, pause: Duration::from_millis(100), lon
 #[derive(Debug, Default)]
 struct World {
     now: Duration,
-    /// What is under way to the edge over the connection that there is.
+    /// Frames under way to the edge over the current connection.
     down: VecDeque<Vec<u8>>,
     is_cut: bool,
-    /// The connection is cut behind so many frames to the edge.
+    /// Number of frames to the edge after which the connection is cut.
     cut_behind: Option<usize>,
     /// Attempts to connect that fail, from now on.
     failures: u32,
-    /// What the server refuses generations, or everything, with.
+    /// The error with which the server refuses generations, or everything.
     refusal: Option<(ErrorCode, bool)>,
     forgets: bool,
-    /// Where the text has to end, and how long it is.
+    /// Length at which the text has to end, and its length so far.
     limit: u32,
     length: u32,
     generation: u32,
     writes_alone: bool,
-    /// What the edge sent, and what the driver did.
+    /// Frames that the edge sent, then actions of the driver.
     sent: Vec<&'static str>,
     pauses: Vec<u128>,
     turns: usize,
     /// Frames that were not handed in when the draft model was run.
     overlooked: usize,
-    /// The user stops after so many pauses, turns or frames received.
+    /// Numbers of pauses, turns and received frames after which the user stops.
     stop_after: [Option<usize>; 3],
     received: usize,
 }
@@ -254,7 +254,7 @@ fn ahead() -> Mode {
 
 type Outcome = Result<EndReason, DriveError<&'static str, &'static str>>;
 
-/// How a generation ended, its tokens, and what else was told.
+/// Runs a generation, and returns its end, its tokens, and the other notices.
 fn generate(driver: &mut Driven, world: &Shared, mode: Mode) -> (Outcome, Vec<u32>, Vec<Notice>) {
     let (mut tokens, mut notices) = (Vec::new(), Vec::new());
     let tell = |_: &EdgeSession, notice| match notice {
@@ -313,7 +313,7 @@ fn a_stop_is_heard_in_a_pause() {
     assert_eq!((end, tokens.len()), (CANCELLED, 2));
     assert_eq!(notices, [Notice::Begun, reconnecting(1, 0), reconnecting(2, 100)]);
     assert_eq!(world.0.borrow().now, Duration::ZERO, "the pause is not waited for");
-    // The next connection tells the server.
+    // The next connection cancels the generation at the server.
     let mut change = world.0.borrow_mut();
     (change.failures, change.stop_after[0]) = (0, None);
     change.sent.clear();
@@ -371,7 +371,8 @@ fn a_refusal_leaves_the_session_and_the_servers_goodbye_does_not() {
     assert!(matches!(&end, Err(error @ DriveError::Start(_)) if error.leaves_the_session()), "{end:?}");
     world.0.borrow_mut().refusal = None;
     assert_eq!(generate(&mut driver, &world, Mode::CloudOnly).0, LENGTH);
-    // What ends the session ends the driver; a reason that passes is told if there is no other connection to be had.
+    // What ends the session ends the driver; a reason that passes is reported if there is no other connection to be
+    // had.
     for (code, failures) in [(ErrorCode::TakenOver, 0), (ErrorCode::ShuttingDown, 9)] {
         let (mut driver, world) = connected();
         driver.set_retry(Retry::NEVER);

@@ -1,8 +1,8 @@
-//! Who waits for whom, and what is sent of a draft, as one choice.
+//! Choice of a scheme: who waits for whom, and the content of a draft.
 
 use outrider_codec::{choice::Choice, scheme::SchemeName};
 
-/// Who waits for whom, and what is sent of a draft.
+/// A scheme: who waits for whom, and the content of a draft.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SchemeChoice {
     /// [`Ahead`](Self::Ahead) where server and rule allow it, else rounds of K-SQS.
@@ -13,7 +13,7 @@ pub enum SchemeChoice {
     Rounds(SchemeName),
 }
 
-/// What is not the name of a scheme, and the schemes.
+/// All choices: first those that are not names of schemes, then the schemes.
 const SCHEME_CHOICES: [SchemeChoice; SchemeName::ALL.len() + 2] = {
     let mut choices = [SchemeChoice::Auto; SchemeName::ALL.len() + 2];
     choices[1] = SchemeChoice::Ahead;

@@ -22,15 +22,15 @@ pub struct NameInfo {
     pub name: &'static str,
     /// The name that people read.
     pub label: &'static str,
-    /// What it decides, as a phrase.
+    /// A phrase that says what it decides.
     pub explanation: &'static str,
-    /// How a sentence on the chosen entry begins; empty if entries have sentences of their own.
+    /// Start of a sentence on the chosen entry; empty if entries have sentences of their own.
     pub lead: &'static str,
     /// The option that is the entry's parameter, with a label; `None` if entries have none.
     pub parameter: Option<(&'static str, &'static str)>,
     /// The part of the page that it stands in.
     pub group: Group,
-    /// The entries' table.
+    /// Function that gives the entries.
     pub entries: fn() -> Vec<Entry>,
     /// The entry if none is given.
     pub default: &'static str,
@@ -43,36 +43,36 @@ pub struct Entry {
     pub name: &'static str,
     /// The name that people read.
     pub label: &'static str,
-    /// One sentence; behind the lead, where there is one.
+    /// One sentence, which follows the lead where there is one.
     pub explanation: &'static str,
-    /// Where it was first described.
+    /// The paper or project that first described it.
     pub source: &'static str,
     /// The options that it reads, of those that not all entries read.
     pub options: &'static [&'static str],
-    /// Its parameter.
+    /// The number that comes with it.
     pub parameter: Option<Parameter>,
-    /// Whether the text may be distributed otherwise than the target's.
+    /// True if the text may be distributed otherwise than the target's.
     pub lossy: bool,
     /// The head that it needs: `gate` or `stop`.
     pub head: Option<&'static str>,
-    /// Whether a token follows a round in which all drafts are accepted.
+    /// True if a token follows a round whose drafts are all accepted.
     pub has_bonus: bool,
-    /// Whether any rule can judge what is sent; otherwise only the exact one can.
+    /// True if any rule can judge what is sent; otherwise only the exact one can.
     pub sends_distributions: bool,
 }
 
 /// The number that comes with an entry.
 #[derive(Debug, Clone, Copy)]
 pub struct Parameter {
-    /// The papers' letter.
+    /// The letter in the papers.
     pub symbol: &'static str,
     /// The value if none is given.
     pub default: f64,
-    /// What is allowed.
+    /// The values that are allowed.
     pub bounds: Bounds,
 }
 
-/// All of them.
+/// All options whose value is a name.
 pub const NAMES: &[&NameInfo] = &[
     &NameInfo {
         name: "scheme",
@@ -154,7 +154,7 @@ fn scheme(choice: SchemeChoice) -> Entry {
                 label: "Automatic",
                 explanation: "ahead where the text is to be the target's own and the server allows it, else k-sqs.",
                 source: "Outrider",
-                // K-SQS's, and what is read where nobody waits.
+                // Options of K-SQS, and the goal of drafting ahead.
                 options: &["code", "supportSize", "latticeResolution", "bitBudget", "goal"],
                 sends_distributions: true,
                 ..Default::default()

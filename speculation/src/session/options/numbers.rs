@@ -9,19 +9,19 @@ pub struct Bounds {
     pub min: f64,
     /// The most; infinity if there is none.
     pub max: f64,
-    /// Whether it is a whole number.
+    /// True for whole numbers only.
     pub integer: bool,
-    /// Whether the most is not allowed itself.
+    /// True if the most itself is not allowed.
     pub below_max: bool,
 }
 
 impl Bounds {
-    /// Whole numbers.
+    /// Bounds of whole numbers.
     const fn whole(min: u32, max: u32) -> Self {
         Self { min: min as f64, max: max as f64, integer: true, below_max: false }
     }
 
-    /// Any numbers.
+    /// Bounds of real numbers.
     const fn real(min: f64, max: f64) -> Self {
         Self { min, max, integer: false, below_max: false }
     }
@@ -30,7 +30,8 @@ impl Bounds {
         Self { below_max: true, ..self }
     }
 
-    /// Why a value is not allowed, as the end of a sentence that begins with its name.
+    /// Checks a value of the option. The error is the end of a sentence that begins with the option's name. The error
+    /// is the end of a sentence that begins with the option's name.
     ///
     /// # Errors
     /// If it is outside.
@@ -70,13 +71,13 @@ impl core::fmt::Display for Bounds {
 /// The part of the page that an option stands in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
-    /// How tokens are drawn.
+    /// Options of drawing tokens.
     Sampling,
-    /// What is sent of a draft.
+    /// Options of what is sent of a draft.
     Drafting,
-    /// How drafts are judged.
+    /// Options of judging drafts.
     Verification,
-    /// When a round ends.
+    /// Options of the length of rounds.
     Rounds,
 }
 
@@ -89,23 +90,23 @@ pub struct NumberInfo {
     pub label: &'static str,
     /// The papers' letter; empty if it has none.
     pub symbol: &'static str,
-    /// What it is, as a phrase.
+    /// A phrase that explains it.
     pub explanation: &'static str,
-    /// What more there is to know, as sentences; empty if there is nothing.
+    /// Further explanation in sentences; empty if there is none.
     pub details: &'static str,
     /// The value if none is given, unless that hangs on other options.
     pub default: f64,
-    /// What is taken if none is given, as a phrase, where that hangs on other options; empty where it is the default.
+    /// A phrase for the value if none is given, where that depends on other options; empty where it is the default.
     pub unset: &'static str,
-    /// What is allowed before a model or a server narrows it.
+    /// Values that are allowed before a model or a server narrows them.
     pub bounds: Bounds,
     /// The part of the page that it stands in.
     pub group: Group,
-    /// How far an arrow key moves it.
+    /// Change of the value by an arrow key on the page.
     pub step: f64,
 }
 
-/// What most entries leave as it is.
+/// Values that most entries leave unchanged.
 const BASE: NumberInfo = NumberInfo {
     name: "",
     label: "",
@@ -119,7 +120,7 @@ const BASE: NumberInfo = NumberInfo {
     step: 1.0,
 };
 
-/// All of them, in the order of the page.
+/// All options whose value is a number, in the order of the page.
 pub const NUMBERS: &[&NumberInfo] = &[
     &TEMPERATURE,
     &TOP_P,
@@ -142,7 +143,7 @@ pub const NUMBERS: &[&NumberInfo] = &[
     &BIT_BUDGET,
 ];
 
-/// T.
+/// The temperature T; 0 is greedy.
 pub const TEMPERATURE: NumberInfo = NumberInfo {
     name: "temperature",
     label: "Temperature",
@@ -153,7 +154,7 @@ pub const TEMPERATURE: NumberInfo = NumberInfo {
     step: 0.1,
     ..BASE
 };
-/// p of top-p.
+/// The probability p of top-p sampling.
 pub const TOP_P: NumberInfo = NumberInfo {
     name: "topP",
     label: "Top-p",
@@ -164,7 +165,7 @@ pub const TOP_P: NumberInfo = NumberInfo {
     step: 0.05,
     ..BASE
 };
-/// k of top-k.
+/// The number k of top-k sampling.
 pub const TOP_K: NumberInfo = NumberInfo {
     name: "topK",
     label: "Top-k",
@@ -185,7 +186,7 @@ pub const SEED: NumberInfo = NumberInfo {
     group: Group::Sampling,
     ..BASE
 };
-/// The length limit.
+/// The most tokens that a generation adds to the text.
 pub const MAX_NEW_TOKENS: NumberInfo = NumberInfo {
     name: "maxNewTokens",
     label: "Max new tokens",
@@ -195,7 +196,7 @@ pub const MAX_NEW_TOKENS: NumberInfo = NumberInfo {
     group: Group::Sampling,
     ..BASE
 };
-/// T of the draft model.
+/// Temperature T of the draft model.
 pub(crate) const DRAFT_TEMPERATURE: NumberInfo = NumberInfo {
     name: "draftTemperature",
     label: "Draft temperature",
@@ -209,8 +210,8 @@ pub(crate) const DRAFT_TEMPERATURE: NumberInfo = NumberInfo {
     step: TEMPERATURE.step,
     ..BASE
 };
-/// K. The codec bounds the work of a token: under the adaptive code 2048 is within it for every vocabulary and
-/// resolution; under the enumerative code these count, too.
+/// K, the number of tokens kept of each draft distribution. The codec bounds the work of a token: under the adaptive
+/// code 2048 is within it for every vocabulary and resolution; under the enumerative code these count, too.
 pub const SUPPORT_SIZE: NumberInfo = NumberInfo {
     name: "supportSize",
     label: "Support size",
@@ -220,7 +221,7 @@ pub const SUPPORT_SIZE: NumberInfo = NumberInfo {
     bounds: Bounds::whole(1, 2048),
     ..BASE
 };
-/// ℓ.
+/// ℓ, the total of a draft distribution's counts.
 pub(crate) const LATTICE_RESOLUTION: NumberInfo = NumberInfo {
     name: "latticeResolution",
     label: "Lattice resolution",
@@ -230,7 +231,7 @@ pub(crate) const LATTICE_RESOLUTION: NumberInfo = NumberInfo {
     bounds: Bounds::whole(1, outrider_codec::lattice::MAX_LATTICE_RESOLUTION),
     ..BASE
 };
-/// α of C-SQS.
+/// α of C-SQS, the mean dropped mass that is aimed at.
 pub(crate) const DROPPED_MASS_TARGET: NumberInfo = NumberInfo {
     name: "droppedMassTarget",
     label: "Dropped mass",
@@ -241,7 +242,7 @@ pub(crate) const DROPPED_MASS_TARGET: NumberInfo = NumberInfo {
     step: 0.0005,
     ..BASE
 };
-/// η of C-SQS.
+/// η of C-SQS, the step size of the threshold.
 pub const STEP_SIZE: NumberInfo = NumberInfo {
     name: "stepSize",
     label: "Step size",
@@ -252,7 +253,7 @@ pub const STEP_SIZE: NumberInfo = NumberInfo {
     step: 0.001,
     ..BASE
 };
-/// β₁ of C-SQS.
+/// β₁ of C-SQS, a session's first threshold.
 pub(crate) const INITIAL_THRESHOLD: NumberInfo = NumberInfo {
     name: "initialThreshold",
     label: "First threshold",
@@ -263,7 +264,7 @@ pub(crate) const INITIAL_THRESHOLD: NumberInfo = NumberInfo {
     step: 0.001,
     ..BASE
 };
-/// m of DSSD.
+/// m of DSSD, the samples that follow a rejection.
 pub(crate) const DOWNLINK_SAMPLES: NumberInfo = NumberInfo {
     name: "downlinkSamples",
     label: "Samples",
@@ -273,7 +274,7 @@ pub(crate) const DOWNLINK_SAMPLES: NumberInfo = NumberInfo {
     bounds: Bounds::whole(1, 64),
     ..BASE
 };
-/// Guesses in a frame.
+/// Number of guesses in a frame.
 pub(crate) const GROUP_SIZE: NumberInfo = NumberInfo {
     name: "groupSize",
     label: "Group",
@@ -281,7 +282,7 @@ pub(crate) const GROUP_SIZE: NumberInfo = NumberInfo {
     bounds: Bounds::whole(0, 64),
     ..BASE
 };
-/// How long a pass waits for a guess.
+/// Longest time that a pass waits for a guess, in milliseconds.
 pub(crate) const PATIENCE: NumberInfo = NumberInfo {
     name: "patience",
     label: "Patience, ms",
@@ -290,7 +291,7 @@ pub(crate) const PATIENCE: NumberInfo = NumberInfo {
     step: 5.0,
     ..BASE
 };
-/// Guesses that lie ahead of the text.
+/// The most guesses that lie ahead of the text.
 pub(crate) const LEAD: NumberInfo = NumberInfo {
     name: "lead",
     label: "Lead",
@@ -298,7 +299,7 @@ pub(crate) const LEAD: NumberInfo = NumberInfo {
     bounds: Bounds::whole(0, 64),
     ..BASE
 };
-/// Candidates for a position.
+/// Number of candidates that are guessed for a position.
 pub(crate) const CANDIDATES: NumberInfo = NumberInfo {
     name: "candidates",
     label: "Candidates",
@@ -306,7 +307,7 @@ pub(crate) const CANDIDATES: NumberInfo = NumberInfo {
     bounds: Bounds::whole(0, 2),
     ..BASE
 };
-/// γ.
+/// γ, the number of drafts in a round.
 pub const DRAFT_LENGTH: NumberInfo = NumberInfo {
     name: "draftLength",
     label: "Draft length",
@@ -318,7 +319,7 @@ pub const DRAFT_LENGTH: NumberInfo = NumberInfo {
     group: Group::Rounds,
     ..BASE
 };
-/// Rounds in flight.
+/// The most rounds that await their verdict at a time.
 pub(crate) const MAX_IN_FLIGHT: NumberInfo = NumberInfo {
     name: "maxInFlight",
     label: "Rounds in flight",
@@ -337,7 +338,7 @@ pub(crate) const MAX_IN_FLIGHT: NumberInfo = NumberInfo {
     group: Group::Rounds,
     ..BASE
 };
-/// B.
+/// B, the most payload bits in a round.
 pub(crate) const BIT_BUDGET: NumberInfo = NumberInfo {
     name: "bitBudget",
     label: "Bit budget",

@@ -11,12 +11,12 @@ fn divergence(p: &[f64], pi: &[f64]) -> f64 {
     p.iter().zip(pi).filter(|&(&p, _)| p > f64::EPSILON).map(|(p, pi)| p * (p / pi).ln()).sum()
 }
 
-/// Σ min(q, π).
+/// Σ min(q, π), the probability of acceptance.
 fn acceptance(q: &[f64], pi: &[f64]) -> f64 {
     q.iter().zip(pi).map(|(q, pi)| q.min(*pi)).sum()
 }
 
-/// π of the rule.
+/// π of the rule `mentored`, as V weights.
 fn solution(case: &Case, allowed: f64) -> Vec<f64> {
     match case.judge(&Rule::new("mentored", allowed).unwrap()) {
         Decision::Keep => case.dense_q(),
@@ -143,8 +143,8 @@ fn a_grid_finds_nothing_better() {
     }
 }
 
-/// Where p has little mass outside of q̂'s support, π would be less there than an f64 can say: it stays above 0, and
-/// the divergence finite.
+/// Tokens outside of q̂'s support with little mass of p. π would be less there than an f64 can represent: it stays
+/// above 0, and the divergence finite.
 #[test]
 fn a_generous_divergence_leaves_no_token_without_mass() {
     for (tail, gap) in [(-6.0f32, 1.0f32), (-20.0, f32::NEG_INFINITY), (-40.0, 1.0)] {

@@ -1,7 +1,7 @@
 //! One word of each of eight blocks.
 //!
-//! Arrays, which compilers for processors make vectors of. For the browser they do not, where it has to rotate: its
-//! vectors are named here.
+//! Compilers for processors make vectors of arrays. For the browser they do not where words are rotated, so its vectors
+//! are named here.
 
 /// Blocks computed together.
 pub(crate) const BLOCKS: usize = 8;
@@ -26,13 +26,13 @@ mod arrays {
             self.0
         }
 
-        /// Sums modulo 2³².
+        /// Sums of the lanes, modulo 2³².
         #[inline(always)]
         pub(crate) fn plus(self, other: Self) -> Self {
             self.zip(other, u32::wrapping_add)
         }
 
-        /// (self ⊕ other), rotated to the left by so many bits.
+        /// (self ⊕ other), rotated to the left by `LEFT` bits.
         #[inline(always)]
         pub(crate) fn mixed<const LEFT: u32>(self, other: Self) -> Self {
             self.zip(other, |a, b| (a ^ b).rotate_left(LEFT))
@@ -86,13 +86,13 @@ mod vectors {
             [a, b, c, d, e, f, g, h]
         }
 
-        /// Sums modulo 2³².
+        /// Sums of the lanes, modulo 2³².
         #[inline(always)]
         pub(crate) fn plus(self, other: Self) -> Self {
             self.zip(other, |a, b| u32x4_add(a, b))
         }
 
-        /// (self ⊕ other), rotated to the left by so many bits.
+        /// (self ⊕ other), rotated to the left by `LEFT` bits.
         #[inline(always)]
         pub(crate) fn mixed<const LEFT: u32>(self, other: Self) -> Self {
             self.zip(other, |a, b| {

@@ -62,7 +62,7 @@ fn branches_of_branches_and_within_what_was_written() {
     // A branch that leaves a broken chain before it was wrong comes late, and is right as far as the text is.
     session.handle_frame(&branch(4, 2, 4, 0, &[1, 5]));
     assert_eq!(session.events(), [CloudEvent::Guessed { came: 2, late: 1 }]);
-    // One that leaves it behind that is as broken as it.
+    // A branch that leaves the chain after that guess is as broken.
     session.handle_frame(&branch(5, 1, 4, 0, &[1, 5]));
     assert_eq!(session.events(), [CloudEvent::Guessed { came: 2, late: 1 }]);
     let third = pass(&mut session);
@@ -119,7 +119,7 @@ fn what_no_edge_could_branch_ends_the_connection() {
     let many: Vec<Vec<u8>> = (2..7).map(|chain| branch(chain, 1, 2, 0, &[chain])).collect();
     let wide: Vec<Vec<u8>> = (2..5).map(|chain| branch(chain, 1, 2, 0, &[1, 2, 3])).collect();
     for (frames, code) in [
-        // Of what has not begun; behind the end of what it leaves.
+        // A branch of a chain that has not begun; one that begins after the end of the chain that it leaves.
         (vec![branch(4, 2, 2, 0, &[1])], ErrorCode::OutOfOrder),
         (vec![branch(2, 1, 4, 0, &[1])], ErrorCode::OutOfOrder),
         (many, ErrorCode::InvalidDraft),
@@ -141,7 +141,7 @@ fn what_no_edge_could_branch_ends_the_connection() {
     assert!(matches!(session.poll(), Some(CloudOutput::Send(_))), "an error");
 }
 
-/// However many chains somebody begins and lets die: what is kept of them is bounded, and honest ones go on.
+/// However many chains a client begins and abandons: the state kept of them is bounded, and honest ones go on.
 #[test]
 fn a_flood_of_dead_chains_is_forgotten() {
     let mut session = reading();

@@ -7,7 +7,7 @@ use wasm_bindgen_test::wasm_bindgen_test as test;
 use super::*;
 use crate::{control::goodput::RowCosts, judge::NextToken};
 
-/// What the target writes after token 0, greedily: the next token is a function of the one before. Token 7 ends a text.
+/// Next token of the target by the token before, greedily. Token 7 ends a text.
 const NEXT: [usize; V as usize] = [3, 5, 1, 6, 2, 4, 2, 0];
 const PROMPT: u32 = 0;
 /// After the prompt, to the limit of six.
@@ -83,7 +83,7 @@ fn a_pass_judges_what_is_at_hand_and_writes_what_the_target_chooses() {
     assert_eq!(session.events(), [wrote]);
     let expected = Tokens { ids: vec![6, 2, 1], accepted: 2, heard: 1, pass: 410, ..Tokens::one(1, 2, 0, None) };
     assert_eq!(tokens(&mut session), expected);
-    // What was fed behind the accepted guesses is cut.
+    // Tokens fed after the accepted guesses are cut.
     assert_eq!(pass(&mut session).forward, Forward::new(4, vec![1], 1));
 }
 
@@ -163,7 +163,7 @@ fn what_no_edge_could_guess_ends_the_connection() {
         session.handle_frame(&frame);
         assert_eq!(error(&mut session), (0, code, true), "{frame:?}");
     }
-    // In rounds nobody guesses; where the target draws otherwise neither; and what is over is over.
+    // Rounds have no guesses, nor has a target with draws of its own; and what is over is over.
     let mut session = greeted();
     session.handle_frame(&prompt(1, &[PROMPT]));
     session.handle_frame(&guesses(1, 1, 0, &[3]));
@@ -265,14 +265,14 @@ fn a_target_with_draws_of_its_own_is_offered_guesses_when_they_come() {
     assert_eq!(session.poll(), offer(2, &[0, 3], &[4]));
     run_pass(&mut session, &first);
     assert_eq!(tokens(&mut session).ids, TEXT[..1]);
-    // Guesses are as far as they are not late, and not behind a wrong one. Nothing is held.
+    // Guesses count if they are neither late nor after a wrong one. Nothing is held.
     let second = pass(&mut session);
     assert_eq!((second.round.line(0), second.left), (vec![6, 2], 5));
     session.handle_frame(&guesses(3, 1, 0, &TEXT[..2]));
     assert_eq!(session.poll(), offer(2, &[0, 3], &[6]));
     session.handle_frame(&guesses(4, 1, 0, &[5, 6]));
     assert_eq!(session.poll(), None);
-    // A tail has sixteen tokens at most; the text behind the edge's guesses has more.
+    // A tail has sixteen tokens at most; the text before the edge's guesses has more.
     let mut session = CloudSession::new(limited(Limits { own_draws: true, context_length: 99, ..LIMITS }), ADMISSION);
     session.handle_frame(&hello());
     sent(&mut session);
@@ -285,7 +285,7 @@ fn a_target_with_draws_of_its_own_is_offered_guesses_when_they_come() {
     assert_eq!(session.poll(), offer(22, &[&long[6..], &[1, 2]].concat(), &[3]));
 }
 
-/// What is judged in part is counted once, and the rest is judged by the next pass.
+/// Guesses judged in part are counted once, and the next pass judges the rest.
 #[test]
 fn guesses_that_the_text_has_not_reached_wait_for_the_next_pass() {
     let mut session = begun_with_own_draws();

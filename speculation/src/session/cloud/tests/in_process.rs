@@ -17,7 +17,7 @@ fn one_text_follows_another_without_a_byte() {
     answer(&mut session, &[5]);
     assert_eq!((tokens(&mut session), session.next_frame()), (vec![5], None));
     assert_eq!(forward(&mut session), Forward::new(2, vec![5], 1));
-    // The rest of this text is not wanted; the judgement of its pass is nobody's.
+    // The rest of this text is not wanted; the judgement of its pass is dropped.
     session.generate(request(0, &[0, 1]));
     session.handle_judgement(Judgement::default());
     assert_eq!(forward(&mut session), Forward::new(0, vec![0, 1], 1));

@@ -1,4 +1,4 @@
-//! What the session makes of judgements.
+//! Effects of judgements on a session.
 
 use super::*;
 use crate::judge::NextToken;
@@ -6,7 +6,7 @@ use crate::judge::NextToken;
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
-/// Whoever judges may be wrong, or lie: that ends the generation, and nothing is committed.
+/// A judge may be wrong, or lie: that ends the generation, and nothing is committed.
 #[test]
 fn a_judgement_that_is_none_of_the_round_ends_the_generation_only() {
     let token = |accepted, id| Judgement { accepted, next: NextToken::Token(id), ..Judgement::default() };
@@ -51,7 +51,7 @@ fn events_say_what_was_accepted_and_what_was_replaced() {
     }
 }
 
-/// A client that drafts on behind an end of text gets no evidence of what never was.
+/// A client that drafts on after an end of text gets no evidence of drafts that were dropped.
 #[test]
 fn evidence_ends_with_the_text() {
     let mut session = greeted();
@@ -66,8 +66,8 @@ fn evidence_ends_with_the_text() {
     assert_eq!(sent(&mut session), Frame::Verdict(verdict));
 }
 
-/// What is streamed where a draft was rejected before has to have that place's noise: whether it is streamed may hang
-/// on it.
+/// A token that is streamed where a draft was rejected before has to have that place's noise: the choice to stream may
+/// depend on the noise.
 #[test]
 fn streamed_tokens_have_the_noise_of_their_places_under_coupled_drafting() {
     use crate::{sample::SharedNoise, sample::transform};

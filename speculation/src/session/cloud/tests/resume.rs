@@ -1,4 +1,4 @@
-//! What comes twice, too late, or again over another connection.
+//! Frames that come twice, too late, or again over another connection.
 
 use super::*;
 
@@ -28,7 +28,7 @@ fn frames_that_come_twice_change_nothing() {
     assert_eq!(forward(&mut session), Forward::new(0, vec![0, 1], 2));
 }
 
-/// What an edge cancels before its request has come, never begins.
+/// A generation that an edge cancels before its request has come never begins.
 #[test]
 fn a_cancel_that_comes_before_its_request_has_the_last_word() {
     let mut session = greeted();
@@ -48,7 +48,7 @@ fn a_verdict_is_kept_until_the_edge_shows_that_it_has_come() {
     session.handle_frame(&prompt(1, &[0, 1]));
     session.handle_frame(&draft(1, 0, &[3]));
     forward(&mut session);
-    // The connection goes while the pass runs: nobody polls, and the result comes all the same.
+    // The connection is lost while the pass runs: no driver polls, and the result comes all the same.
     answer(&mut session, &[3, 5]);
     let verdict = Verdict { generation: 1, round: 0, accepted: 1, next: Next::Token(5), finish: None };
     for _ in 0..3 {

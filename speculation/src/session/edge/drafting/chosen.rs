@@ -1,5 +1,5 @@
-//! What an engine that computes elsewhere is told of the pass under way: how many logits are enough, or what drafts are
-//! chosen by; and the drafts that it has chosen.
+//! Instructions for an engine that computes elsewhere, and the drafts that it has chosen. They say, for the pass under
+//! way, how many logits are enough, or what drafts are chosen by.
 
 use super::{
     super::{
@@ -12,15 +12,15 @@ use super::{
 use crate::{Choice, Chosen, TopK};
 
 impl Drafting {
-    /// How many logits of the rows to come are enough, if not all are needed.
+    /// Number of logits of the rows to come that are enough, if not all are needed.
     pub(in super::super) fn top_k(&self) -> Option<TopK> {
         let open = self.open.as_ref().filter(|open| matches!(open.phase, Phase::AwaitsLogits(_)))?;
         // What passes is drawn from all of q.
         if self.planner.looks_at_rows() { None } else { open.drafter.top_k() }
     }
 
-    /// What the drafts of the pass under way may be chosen by, if that need not be done [here](Self::handle_logits): as
-    /// many as the round still wants.
+    /// The choice by which the engine may choose the drafts of the pass under way, if that need not be done
+    /// [here](Self::handle_logits): as many as the round still wants.
     pub(in super::super) fn choice(&self, text: &Text) -> Option<Choice> {
         let open = self.open.as_ref().filter(|open| open.phase == Phase::AwaitsLogits(1))?;
         if self.planner.looks_at_rows() {
@@ -30,7 +30,7 @@ impl Drafting {
         open.drafter.choice(self.planner.drafts_left(&open.drafter, length, text).max(1))
     }
 
-    /// The draft model has chosen drafts by itself.
+    /// Takes drafts that the draft model's engine has chosen.
     pub(in super::super) fn handle_chosen(&mut self, chosen: &[Chosen], text: &Text) -> Result<Reaction, EdgeError> {
         if self.discarded_rows > 0 {
             self.discarded_rows -= 1;

@@ -17,7 +17,7 @@ const PLAN: Schedule = Schedule { group: 1, patience: 0.0, lead: 2 };
 /// Chain, the chain that it leaves, position and ids of a frame of guesses.
 type Told = (u32, u32, u32, Vec<u32>);
 
-/// A generation behind 0 1 at temperature 0, whose draft model always thinks of 3, then of 5.
+/// A generation after 0 1 at temperature 0, whose draft model always thinks of 3, then of 5.
 fn begun(branches: Option<bool>) -> EdgeSession {
     let mut session = connected(16);
     let mode = Mode::Ahead(Ahead { fixed: Some(PLAN), branches, ..Ahead::default() });
@@ -25,7 +25,7 @@ fn begun(branches: Option<bool>) -> EdgeSession {
     session
 }
 
-/// What is sent until there is nothing to do, and what was read for it.
+/// Guesses that are sent until there is nothing to do, and the passes that were run for them.
 fn told(session: &mut EdgeSession) -> (Vec<Told>, Vec<Forward>) {
     let scheme = Scheme::new(SchemeParameters::Coupled, V).unwrap();
     let (mut told, mut forwards) = (Vec::new(), Vec::new());
@@ -68,7 +68,7 @@ fn second_candidates_leave_the_line_where_they_are_probable() {
     // The branch is the text's line from now on, and drafting goes on in it: what it left is cut from the cache.
     session.handle_frame(&tokens(2, &[5, 3], 1), NOW).unwrap();
     let (told_next, forwards) = told(&mut session);
-    // Chain 2 ended at 3, where nothing was guessed: another begins behind the target's own token.
+    // Chain 2 ended at 3, where nothing was guessed: another begins after the target's own token.
     assert_eq!(told_next[..3], [(4, 0, 4, vec![3]), (4, 0, 5, vec![3]), (5, 4, 4, vec![5])]);
     assert_eq!(forwards[0], forward(2, &[5, 3]));
     assert_eq!((session.statistics().in_time, session.statistics().branched), (1, 1));
@@ -88,8 +88,8 @@ fn a_branch_that_is_right_goes_on() {
     assert_eq!(session.statistics().in_time, 2);
 }
 
-/// The second candidate behind the text, 0.15, is more probable than the sixth of the line, 0.12, and goes behind it
-/// all the same: the fifth waits for that, and a target that waits is to have the line's groups.
+/// The second candidate after the text, 0.15, is more probable than the sixth of the line, 0.12, and is still sent
+/// after it: the fifth waits for that, and a target that waits is to have the line's groups.
 #[test]
 fn the_lines_groups_come_first() {
     for patience in [0.0, 1.0] {
@@ -116,7 +116,7 @@ fn a_guess_that_was_not_made_is_not_accepted() {
         (Some(true), &[3u32, 3, 1][..], true),
         (Some(true), &[3, 5, 1], true),
         (Some(true), &[5, 1], true),
-        // Of no branch; of one that the first candidate behind it was not guessed in; behind the last guess.
+        // Of no branch; of a branch after which the first candidate was not guessed; after the last guess.
         (Some(true), &[4, 1], false),
         (Some(true), &[5, 3, 1], false),
         (Some(true), &[3, 3, 3, 1], false),
@@ -192,7 +192,7 @@ fn where_draws_are_the_targets_own_the_likeliest_is_guessed() {
     assert!((0..32).any(|seed| first_two(false, seed, 4.0)[0] != 3), "the shared noise has a say");
 }
 
-/// Over another connection everything is told again, as chains of their own; what was sent over the last may be
+/// Over another connection everything is sent again, as chains of their own; what was sent over the last may be
 /// accepted.
 #[test]
 fn a_resumed_edge_tells_its_tree_again() {

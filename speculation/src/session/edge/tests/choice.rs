@@ -1,4 +1,4 @@
-//! Drafts and guesses that the draft model's engine chooses by itself, and rows of which the largest logits are enough.
+//! Drafts and guesses that the draft model's engine chooses, and rows of which the largest logits are enough.
 
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -38,7 +38,7 @@ fn next_pass(session: &mut EdgeSession) -> Forward {
     panic!("no pass is asked for")
 }
 
-/// What an engine does whose draft model says the same of every position: what it chooses behind `length` tokens.
+/// Choices, after `length` tokens, of an engine whose draft model says the same of every position.
 fn chosen(choice: Choice, length: usize) -> Vec<Chosen> {
     let q = Distribution::new(&ROW, &choice.sampling).unwrap();
     let one = |position| match choice.seed.map(SharedNoise::new) {
@@ -157,7 +157,7 @@ fn an_engine_that_chooses_by_itself_drafts_the_same_rounds_in_fewer_passes() {
     }
 }
 
-/// The round ends where a draft ends the text, whatever was chosen behind it.
+/// The round ends where a draft ends the text, whatever was chosen after it.
 #[test]
 fn what_is_chosen_behind_the_end_of_a_text_is_no_draft() {
     let mut session = connected(16);
@@ -169,7 +169,7 @@ fn what_is_chosen_behind_the_end_of_a_text_is_no_draft() {
     let draft = next_draft(&mut session);
     let scheme = Scheme::new(SchemeParameters::Coupled, V).unwrap();
     assert_eq!(scheme.decode_round(&draft.payload, draft.count).unwrap(), Drafts::Ids(vec![3, 7]));
-    // 7, which ends it, is not the target's: it is cut, with what was read behind it.
+    // 7, which ends it, is not the target's: it is cut, with what was read after it.
     give(&mut session, verdict(1, Next::Token(4), None)).unwrap();
     assert_eq!(next_pass(&mut session).rows_alone(), Forward::new(3, vec![4], 1));
 }
@@ -323,7 +323,7 @@ fn rows_come_where_they_are_needed() {
     assert_eq!(choice(&mut session), None);
 }
 
-/// To learn what guesses take that are made together, though nobody waits for groups yet.
+/// Groups are tried to measure guesses that are made together, though the target does not wait for groups yet.
 #[test]
 fn groups_are_tried_at_first() {
     let mut session = connected(16);
