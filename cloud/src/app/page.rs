@@ -18,7 +18,7 @@ use axum::{
 };
 use tower_http::services::ServeDir;
 
-/// Cache-Control of files that never change: one year, the longest age that HTTP/1.1 recommends.
+/// Cache-Control of files that never change: one year, the most that RFC 2616 recommended.
 const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 /// Length of the content hash that Vite and Rollup put into file names, in base64url characters.
 const HASH_LENGTH: usize = 8;

@@ -25,7 +25,7 @@ pub struct ApiError {
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
 
 impl ApiError {
-    /// An error of a status; `kind` is the API's `type`.
+    /// An error with this HTTP status; `kind` is the API's `type`.
     pub fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
         Self { status, kind, message: message.into(), param: None, code: None }
     }

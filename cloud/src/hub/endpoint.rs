@@ -56,7 +56,7 @@ pub enum RequestError {
         /// The status of the answer.
         status: StatusCode,
     },
-    /// Redirects exceed [`MOST_REDIRECTS`].
+    /// The request leads to more redirects than are followed.
     #[error("{host} redirects more than {MOST_REDIRECTS} times")]
     Redirects {
         /// The host of the last redirect.

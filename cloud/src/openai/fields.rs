@@ -18,7 +18,7 @@ const VALUES: usize = 1 << 16;
 /// Number of further values for each token of the context: a prompt of ids has one, a message some five.
 const VALUES_A_TOKEN: usize = 4;
 
-/// Refuses a body with more values than could fit into `context` tokens. A parsed value takes up to a hundred times its
+/// Refuses a body with more values than could fit into `context` tokens. A parsed value takes about a hundred times its
 /// bytes.
 pub(super) fn check_size(body: &[u8], context: usize) -> Result<(), ApiError> {
     let most = VALUES + VALUES_A_TOKEN * context;
