@@ -1,4 +1,4 @@
-//! `outrider serve`.
+//! Command `outrider serve`, which runs the server.
 //!
 //! Every field with a flag is a setting; `config` gives each its variable in the environment and its key in a file.
 
@@ -55,10 +55,10 @@ pub struct Serve {
     /// Print all settings as such a file, as they would be used, and end
     #[arg(long)]
     print_config: bool,
-    /// What --print-config prints
+    /// Settings as `--print-config` prints them.
     #[arg(skip)]
     pub(super) configuration: String,
-    /// What looks like a setting in the environment and is none
+    /// Variables of the environment that look like settings and are not.
     #[arg(skip)]
     pub(super) unknown_variables: Vec<String>,
     /// Address to listen on; port 0 takes a free one
@@ -146,9 +146,9 @@ pub struct Serve {
     access: AccessArgs,
 }
 
-/// A prompt's token and one more.
+/// Smallest context length: the prompt's token and one more.
 const LEAST_TEXT: u32 = 2;
-/// How long those may take to say so whose answers are cut when the server stops.
+/// Time for responses that are cut at shutdown to send their error.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 impl Serve {
@@ -165,7 +165,7 @@ impl Serve {
         if let Some(count) = self.threads {
             outrider_models::threads::set(count.get());
         }
-        // What is refused at once comes before what takes long.
+        // Quick checks come before slow work.
         self.device.check()?;
         self.check_memory()?;
         let access = self.access.access()?;
@@ -218,7 +218,7 @@ impl Serve {
             stopping: stopping.clone(),
             closing,
         };
-        // What is only odd is told when nothing is left that ends the command.
+        // Warnings come after all errors that would end the command.
         for name in &self.unknown_variables {
             tracing::warn!(name, "a variable in the environment is no setting");
         }
@@ -239,7 +239,8 @@ impl Serve {
         let _ = stop.send(true);
         let mut over = pin!(async {
             let result = serving.await;
-            // Sessions are no requests any more, so that nobody else waits for their last words.
+            // An upgraded connection is no request any more, so graceful shutdown does not wait for its session; this
+            // loop does.
             while engine.load().sessions > 0 {
                 time::sleep(Duration::from_millis(10)).await;
             }
@@ -257,7 +258,8 @@ impl Serve {
     }
 }
 
-/// What an address may have of the files that the process may have open; as many are asked for as can be had.
+/// Limit on the connections of one address: at most `most`, and a fourth of the files that the process may open. Raises
+/// that limit of the process as far as possible.
 fn connections_per_address(most: usize, sessions: usize) -> usize {
     #[cfg(unix)]
     match rlimit::increase_nofile_limit(u64::MAX) {
@@ -273,7 +275,7 @@ fn connections_per_address(most: usize, sessions: usize) -> usize {
     most
 }
 
-/// Bytes of memory that this machine has, where it says so.
+/// Memory of this machine in bytes, if the operating system reports it.
 fn memory() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?.trim().strip_suffix("kB")?;
@@ -281,7 +283,7 @@ fn memory() -> Option<u64> {
 }
 
 impl Serve {
-    /// Caches that grow beyond the machine's memory would end the server, and everybody's sessions with it.
+    /// Refuses KV caches larger than the machine's memory, since they would end the server with all its sessions.
     fn check_memory(&self) -> Result<(), CommandError> {
         match memory().filter(|&all| self.device == DeviceName::Cpu && self.kv_memory.as_u64() > all) {
             Some(all) => {
@@ -292,7 +294,7 @@ impl Serve {
         }
     }
 
-    /// What verifies, what sessions need to know of it, and how its texts begin.
+    /// Target with its description for sessions, and the configuration by which its texts begin.
     async fn target(
         &self,
         tokenizer: &Tokenizer,
@@ -350,7 +352,7 @@ impl Serve {
         Ok((engine.into(), info, config))
     }
 
-    /// The target with the draft model beside it, if it is to draft.
+    /// Adds the draft model to the target, if the server is to draft.
     fn with_own_draft(&self, target: Engine, draft: Model, settings: EngineSettings) -> Result<Engine, CommandError> {
         if self.own_draft == OwnDraftPolicy::Off {
             return Ok(target);
@@ -366,7 +368,7 @@ fn announce(address: SocketAddr, is_encrypted: bool) {
 /// Resolves at Ctrl-C or, on Unix, SIGTERM.
 async fn asked_to_stop() {
     let interrupted = async {
-        // Without a handler for it the process just ends, which is what was asked for.
+        // If the handler cannot be installed, the default action ends the process.
         let _ = signal::ctrl_c().await;
     };
     #[cfg(unix)]

@@ -1,4 +1,4 @@
-//! Who may use the server, and how the connection is protected.
+//! Options for access to the server and for TLS.
 
 use std::{fs, path::PathBuf, str::FromStr, sync::Arc};
 
@@ -10,7 +10,7 @@ use crate::{
     cli::output::CommandError,
 };
 
-/// Who may use the server.
+/// Options for access to the server and for TLS.
 #[derive(Debug, Args)]
 pub(super) struct AccessArgs {
     /// Origin whose pages may use the sessions, the API and the draft model, such as https://example.com, beside the
@@ -60,7 +60,7 @@ impl AccessArgs {
     }
 }
 
-/// An address, or a network as 10.0.0.0/8.
+/// Parses an address, or a network such as 10.0.0.0/8.
 fn network(text: &str) -> Result<IpNet, String> {
     let address = text.parse::<std::net::IpAddr>().map(IpNet::from);
     address

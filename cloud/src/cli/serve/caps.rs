@@ -1,4 +1,4 @@
-//! How much a client may take.
+//! Options that limit the resources of a client.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::app::Caps;
 
-/// Bounds on what one client, or anyone, may take of the server.
+/// Options that limit the resources of one client, or of any request.
 #[derive(Debug, Args)]
 pub(super) struct CapsArgs {
     /// Most tokens of a text, prompt included; as many as the target's context if not given
