@@ -48,9 +48,9 @@ pub struct PairPaths {
     /// `serve` only) openai:URL or vllm:URL
     ///
     /// hf:OWNER/NAME[:FILE] is downloaded to the cache that Hugging Face's tools use; HF_TOKEN, HF_HOME, HF_ENDPOINT
-    /// and HF_HUB_OFFLINE say what they say to these.
-    /// openai:http://HOST:PORT is an engine that serves prompt log-probabilities, such as vLLM; it needs --tokenizer.
-    /// vllm:http://HOST:PORT is vLLM, which writes texts by itself and is told guesses at them (--guesses-to).
+    /// and HF_HUB_OFFLINE mean what they mean to these tools. openai:http://HOST:PORT is an engine that serves prompt
+    /// log-probabilities, such as vLLM; it needs --tokenizer. vllm:http://HOST:PORT is vLLM that writes texts on its
+    /// own and receives guesses at them (--guesses-to).
     #[arg(long, value_name = "PATH")]
     pub target: Option<PathBuf>,
     /// The tokenizer.json of both; without it, the one beside a model, or the vocabulary in its GGUF file

@@ -64,16 +64,17 @@ pub struct EngineArgs {
     ///
     /// At temperature 0 and with top-k up to this, all drafts are verified by probabilities, and at temperature 1
     /// without top-k and top-p; with other settings by the engine's own samples, which is as exact but accepts fewer. 0
-    /// does the latter always, for engines without prompt log-probabilities. Lossy rules and --explain need what no
-    /// engine tells, and are refused. With --target vllm: it is for rounds of the papers' schemes alone: what is
-    /// guessed ahead or coupled, and what the target writes alone, is judged by the text that streams.
+    /// does the latter always, for engines without prompt log-probabilities. Lossy rules and --explain need the whole
+    /// distribution, which no engine serves, and are refused. With --target vllm: this is only for rounds of the
+    /// papers' schemes: guesses ahead, coupled drafts, and texts that the target writes alone are judged by the
+    /// streamed text.
     #[arg(long, value_name = "COUNT", default_value_t = Self::default().target_logprobs)]
     pub target_logprobs: u32,
-    /// Where a worker of the engine takes guesses, unix:PATH or tcp:HOST:PORT; of a name all addresses are meant. May
-    /// be given more than once (--target vllm:URL)
+    /// Address at which a worker of the engine takes guesses, unix:PATH or tcp:HOST:PORT; if HOST is a name, all its
+    /// addresses are used. May be given more than once (--target vllm:URL)
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',', value_parser = WorkerAddress::from_str)]
     pub guesses_to: Vec<WorkerAddress>,
-    /// File with the token that workers want of who sends guesses over TCP (--target vllm:URL)
+    /// File with the token that workers require from senders of guesses over TCP (--target vllm:URL)
     #[arg(long, value_name = "FILE")]
     pub guesses_token_file: Option<PathBuf>,
 }
