@@ -21,7 +21,7 @@ pub(crate) struct AddressPermit {
 }
 
 impl AddressLimits {
-    /// Limits without any permit given; a limit of 0 is no limit.
+    /// Limits with no permits taken; a limit of 0 is no limit.
     pub(crate) fn new(limit: usize) -> Self {
         Self { limit, held: Arc::default() }
     }
@@ -44,7 +44,7 @@ impl AddressLimits {
         Some(AddressPermit { limits: self.clone(), address })
     }
 
-    /// The counts. They are whole numbers at every moment, also after a panic.
+    /// Locks the counts, which are valid at every moment, also after a panic.
     fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,22 +1,22 @@
-//! The axum routes.
+//! Routes of the axum server.
 //!
-//! What caches may do with each is in docs/deploying.md.
+//! Rules for caches of each route are in docs/deploying.md.
 //!
 //! | route | what | origins | token |
 //! |---|---|---|---|
 //! | `/` | the page (a folder) | | |
 //! | `/pair/draft`, `/pair/tokenizer.json` | the draft model for the browser | checked | |
 //! | `/pair/heads.safetensors` | its trained heads, if it has any | checked | |
-//! | `/pair/chat.json` | how the target is spoken to: its chat template, if it has one | checked | |
+//! | `/pair/chat.json` | the target's chat template, if it has one | checked | |
 //! | `/session` | the WebSocket | checked | wanted |
 //! | `/v1/models`, `/v1/completions`, `/v1/chat/completions` | the target alone, as OpenAI's API ([`crate::openai`]) | checked | wanted |
-//! | `/v1/info` | what this server is and allows, as JSON | checked | wanted |
-//! | `/metrics` | what is counted, for Prometheus | checked | wanted |
-//! | `/healthz` | that the process lives, and how full the engine is | | |
-//! | `/readyz` | whether a new session would be served: 200 or 503 | | |
+//! | `/v1/info` | version, models, schemes, rules and limits of this server, as JSON | checked | wanted |
+//! | `/metrics` | metrics for Prometheus | checked | wanted |
+//! | `/healthz` | liveness, and the load of the engine | | |
+//! | `/readyz` | readiness for a new session: 200 or 503 | | |
 //!
 //! "Checked": a browser's request from another site than the server's own is refused unless [`Access`] lists it.
-//! "Wanted": if there are tokens at all.
+//! "Wanted": a bearer token is required if the server has any.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -49,12 +49,13 @@ pub use crate::http::{
     Access, AppState, Caps, EvidencePolicy, Origin, OriginError, Origins, PairFile, Proxies, Tokens, TokensError,
 };
 
-/// The routes; `page` is the folder of the built page.
+/// Builds the router; `page` is the folder of the built page.
 pub fn app(state: AppState, page: PathBuf) -> Router {
     let shared = Arc::new(Shared::new(state));
     let Shared { state: AppState { access, caps, .. }, .. } = &*shared;
-    // An isolated page may share memory among its workers, which drafting with threads needs. It may load what says
-    // that it may be loaded: the page's own files from here, the model from anywhere that lists the page's origin.
+    // A cross-origin isolated page may share memory among its workers, which drafting with threads needs. It may only
+    // load resources with a matching Cross-Origin-Resource-Policy: its own files are same-origin, and the model is
+    // cross-origin if the server lists other origins.
     let header = |name: &'static str, value| {
         SetResponseHeaderLayer::if_not_present(HeaderName::from_static(name), HeaderValue::from_static(value))
     };
@@ -73,7 +74,7 @@ pub fn app(state: AppState, page: PathBuf) -> Router {
         .layer(middleware::from_fn_with_state(Arc::clone(&shared), admission::demand_token))
         .layer(RequestBodyTimeoutLayer::new(caps.body_read))
         .layer(DefaultBodyLimit::max(caps.body_bytes))
-        // These alone are compressed while they are sent, at the level that takes the least time of a worker.
+        // Only these routes are compressed on the fly, at the level that takes the least processor time.
         .layer(CompressionLayer::new().quality(CompressionLevel::Fastest))
         .layer(header("cache-control", "no-store"));
     let probes = Router::new()
@@ -84,17 +85,17 @@ pub fn app(state: AppState, page: PathBuf) -> Router {
         .merge(model)
         .merge(api)
         .layer(admit())
-        // Outside of `admit`: a browser asks before it sends what it may not, and shows no token yet.
+        // Outside of `admit`: a browser's preflight request carries no token.
         .layer(access.origins.cors())
         .merge(probes)
         .fallback_service(page::routes::<()>(page))
-        // Revalidate: the page and the model behind an address change with the server.
+        // Caches must revalidate: the page and the model at an address change with the server.
         .layer(header("cache-control", "no-cache"))
         .layer(header("x-content-type-options", "nosniff"))
         .layer(header("cross-origin-opener-policy", "same-origin"))
         .layer(header("cross-origin-embedder-policy", "require-corp"))
         .layer(header("cross-origin-resource-policy", "same-origin"))
-        // After the layers: none of them is for an upgraded connection.
+        // After the layers: they do not apply to an upgraded connection.
         .route("/session", get(socket::upgrade).layer(admit()))
         .with_state(shared)
 }

@@ -1,9 +1,9 @@
 //! Work that would block the runtime's threads for long.
 //!
-//! The runtime has a thread for each processor, and whatever runs long on one keeps every session waiting that it
-//! serves. So long work has its thread replaced meanwhile; and what strangers can make long without the target taking
-//! part (reading requests, decoding payloads) takes turns, on half of the processors at most. The clients take turns,
-//! not their sessions: who brings much waits for itself.
+//! The runtime has one thread for each processor, and long work on one of them delays every session that it serves.
+//! Before long work, the runtime therefore starts a replacement thread. Work that clients can make long without the
+//! target taking part (parsing requests, decoding payloads) also takes turns, on half of the processors at most. Turns
+//! rotate among clients rather than sessions, so a client with much work delays only itself.
 
 use std::{
     net::IpAddr,
@@ -20,28 +20,28 @@ use tokio::{
 
 use crate::{address_limits::subnet, rotation::Rotation};
 
-/// The turns of this process: its processors are what is scarce.
+/// Turns of this process, since its processors are the scarce resource.
 static TURNS: LazyLock<Turns> =
     LazyLock::new(|| Turns::new(available_parallelism().map_or(1, |count| count.get().div_ceil(2))));
-/// Longer than this is long.
+/// Duration above which work counts as long.
 const LONG: Duration = Duration::from_millis(1);
 
-/// Does long work of a client when its turn comes.
+/// Runs long work of a client when its turn comes.
 pub(crate) async fn run<T>(client: IpAddr, work: impl FnOnce() -> T) -> T {
     let _turn = TURNS.take(subnet(client)).await;
     in_place(work)
 }
 
-/// Does work on this thread that may be long, and has another thread serve the others meanwhile.
+/// Runs work on this thread that may be long, while another thread serves the other tasks.
 pub(crate) fn in_place<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => task::block_in_place(work),
-        // There is no other thread: a test's runtime.
+        // A runtime with a single thread, as in tests, has no other.
         _ => work(),
     }
 }
 
-/// So many turns at a time.
+/// Turns, of which a fixed number is taken at a time.
 struct Turns(Arc<Mutex<Line>>);
 
 struct Line {
@@ -49,7 +49,7 @@ struct Line {
     waiting: Rotation<IpAddr, oneshot::Sender<Turn>>,
 }
 
-/// Over when dropped: then it is the next one's.
+/// A turn that is being used; dropping it passes it to the next client.
 struct Turn(Arc<Mutex<Line>>);
 
 impl Turns {
@@ -57,7 +57,7 @@ impl Turns {
         Self(Arc::new(Mutex::new(Line { free: count, waiting: Rotation::default() })))
     }
 
-    /// A client's turn, when it comes. Always one: the line outlives who stands in it.
+    /// Waits for a client's turn. Always `Some`, since the queue outlives its waiting clients.
     async fn take(&self, client: IpAddr) -> Option<Turn> {
         let turn = {
             let mut line = lock(&self.0);
@@ -82,19 +82,19 @@ impl Drop for Turn {
             next
         };
         if let Some((_, sender)) = next {
-            // Who has gone this very moment drops the turn, which is then the next one's.
+            // If the receiver is gone by now, the turn is dropped and passes on.
             let _ = sender.send(Turn(Arc::clone(&self.0)));
         }
     }
 }
 
-/// Nothing is left half done under this lock, whoever panics.
+/// Locks the queue, even after a panic, since no update can be interrupted halfway.
 fn lock(line: &Mutex<Line>) -> MutexGuard<'_, Line> {
     line.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Work of one client that is long or not, which is not known before it is done: what was long is expected to be long
-/// again.
+/// Predictor of long work, whose duration is known only afterwards: work is expected to be as long as the client's
+/// last.
 #[derive(Debug)]
 pub(crate) struct Habit {
     client: IpAddr,
@@ -102,12 +102,12 @@ pub(crate) struct Habit {
 }
 
 impl Habit {
-    /// Of work of this client's.
+    /// A predictor for this client's work, with nothing measured yet.
     pub(crate) fn of(client: IpAddr) -> Self {
         Self { client, last: Duration::ZERO }
     }
 
-    /// Does the work, in turn if it is expected to be long.
+    /// Runs the work, in turn if it is expected to be long.
     pub(crate) async fn run<T>(&mut self, is_suspect: bool, work: impl FnOnce() -> T) -> T {
         let timed = || {
             let began = Instant::now();
@@ -126,7 +126,7 @@ mod tests {
 
     use super::*;
 
-    /// A client by its number.
+    /// Address of a client by its number.
     fn client(number: u32) -> IpAddr {
         Ipv4Addr::from(number).into()
     }
@@ -154,7 +154,7 @@ mod tests {
             assert_eq!(task.await.is_ok(), name != "gone");
         }
         assert_eq!(*done.lock().unwrap(), ["many", "one", "other", "many", "many"]);
-        // Nobody has kept it.
+        // All turns have been returned.
         assert_eq!(lock(&turns.0).free, 1);
     }
 }

@@ -22,7 +22,7 @@ use crate::{
 /// Loads a pair with its heads and starts its engine.
 ///
 /// # Errors
-/// If a file is not what it should be, or the two models do not belong together.
+/// If a file cannot be read or is malformed, or if the two models have different vocabularies.
 pub fn open(paths: &PairPaths) -> Result<Pair, Failure> {
     let tokenizer = paths.tokenizer()?;
     let (draft, target) = (paths.draft_with(&tokenizer)?, paths.target_with(&tokenizer)?);
@@ -34,7 +34,7 @@ pub fn open(paths: &PairPaths) -> Result<Pair, Failure> {
 /// Starts the engine of a target.
 ///
 /// # Errors
-/// If the target does not belong to the tokenizer.
+/// If the target and the tokenizer have different vocabularies.
 pub fn start(target: Model, tokenizer: &Tokenizer) -> Result<Rc<dyn Ends>, Failure> {
     let info = target_info(&target, tokenizer, MAX_DRAFT_TOKENS)?;
     Ok(Rc::new(BothEnds { engine: Engine::start(target, 1)?, target: info }))
@@ -65,9 +65,9 @@ impl Ends for BothEnds {
 }
 
 impl BothEnds {
-    /// A session that is about to begin.
+    /// Opens a session, over an emulated link if one is given.
     async fn greet<'a>(&self, pair: &'a Pair, link: Option<&Link>) -> Result<NativeEdge<'a>, Failure> {
-        // A closed session gives its slot back a little later.
+        // A closed session frees its slot a little later, so this retries until one is free.
         let transport = loop {
             match Transport::local(&self.engine, self.target.clone()) {
                 Some(transport) => break transport,

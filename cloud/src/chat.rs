@@ -1,9 +1,9 @@
-//! Where a model's chat template comes from.
+//! Lookup of a model's chat template.
 //!
-//! It is looked for, in this order, in `--chat-template`, in `chat_template.jinja` and `tokenizer_config.json` beside a
-//! model in a folder, and in the metadata of a GGUF file. Where there is none, a plain form has to do. A model in a
-//! folder may have another one for conversations with tools: `additional_chat_templates/tool_use.jinja` beside the
-//! former file, or `tool_use` in the latter.
+//! These places are searched in order: `--chat-template`; `chat_template.jinja` and `tokenizer_config.json` beside a
+//! model in a folder; the metadata of a GGUF file. Without a template a plain form is used. A model in a folder may
+//! have another template for conversations with tools: `additional_chat_templates/tool_use.jinja` beside the former
+//! file, or `tool_use` in the latter.
 
 use std::{
     fs, io,
@@ -13,36 +13,36 @@ use std::{
 use outrider_models::{ChatError, ChatSource, ChatTemplate, ModelConfig, Tokenizer};
 use serde::Deserialize;
 
-/// Why there is no template.
+/// Failure to load a chat template.
 #[derive(Debug, thiserror::Error)]
 pub enum TemplateError {
-    /// It cannot be read.
+    /// The file of the template cannot be read.
     #[error("the chat template {path} cannot be read: {error}")]
     Read {
-        /// Where from.
+        /// Path of the template.
         path: String,
-        /// Why not.
+        /// Error of the operating system.
         error: io::Error,
     },
-    /// It is no Jinja.
+    /// The template is not valid Jinja.
     #[error("{place}: {error}")]
     Syntax {
-        /// Where from.
+        /// File that has the template.
         place: String,
-        /// Why not.
+        /// Error of the Jinja parser.
         error: ChatError,
     },
-    /// `tokenizer_config.json` is not what it should be.
+    /// The file `tokenizer_config.json` cannot be parsed.
     #[error("{path} cannot be read: {error}")]
     Config {
-        /// Where it is.
+        /// Path of `tokenizer_config.json`.
         path: String,
-        /// Why not.
+        /// Error of the JSON parser.
         error: serde_json::Error,
     },
 }
 
-/// What is wanted of a `tokenizer_config.json`.
+/// Fields of `tokenizer_config.json` that a chat template needs.
 #[derive(Debug, Default, Deserialize)]
 struct TokenizerConfig {
     chat_template: Option<Templates>,
@@ -64,7 +64,7 @@ struct Named {
 }
 
 impl Templates {
-    /// The one for all conversations, and that for those with tools.
+    /// Returns the template for all conversations and the one for conversations with tools.
     fn default_and_tool_use(self) -> (Option<String>, Option<String>) {
         match self {
             Self::One(template) => (Some(template), None),
@@ -91,11 +91,11 @@ impl Special {
     }
 }
 
-/// The template at `path`, or else the own one of the model in the file or folder `model`, whose configuration this is,
-/// or else the plain form.
+/// Loads the template at `path`, or else the own template of the model in the file or folder `model`, whose
+/// configuration is given, or else the plain form.
 ///
 /// # Errors
-/// [`TemplateError`] if there is one that cannot be used.
+/// [`TemplateError`] if a template is found and cannot be used.
 pub fn find(
     path: Option<&Path>,
     model: Option<&Path>,
@@ -131,7 +131,7 @@ fn read(file: &Path) -> Result<String, TemplateError> {
     fs::read_to_string(file).map_err(|error| TemplateError::Read { path: file.display().to_string(), error })
 }
 
-/// Where a model's other files are.
+/// Folder of a model's other files, if the model is a folder or a safetensors file.
 fn folder(model: &Path) -> Option<PathBuf> {
     if model.is_dir() {
         return Some(model.to_owned());

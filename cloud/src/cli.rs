@@ -1,4 +1,4 @@
-//! The command line.
+//! Command line of `outrider`.
 
 use std::{
     io::{Write, stderr},
@@ -79,7 +79,7 @@ enum Command {
     Bench(bench::Bench),
 }
 
-/// Parses the arguments and does what they say.
+/// Parses the arguments and runs the command.
 pub fn main() -> ExitCode {
     let cli = match parse() {
         Ok(cli) => cli,
@@ -94,7 +94,7 @@ pub fn main() -> ExitCode {
             log::log_panics();
             log
         }
-        // What they say is their output.
+        // The other commands write their results to standard output.
         _ => log::init(LogFormat::Text, LevelFilter::WARN),
     };
     let result = tokio::runtime::Runtime::new().map_err(Into::into).and_then(|runtime| {
@@ -114,7 +114,7 @@ pub fn main() -> ExitCode {
             }
         })
     });
-    // The reason why the command failed is its last line.
+    // Flushes the log, so that the error is the last line.
     drop(log);
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -125,8 +125,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// The arguments, with what the environment and a configuration file add to them. Ends the process, with the reason, if
-/// they are none that there are.
+/// Reads the arguments, environment and configuration file. Exits the process with an error if they are invalid.
 fn parse() -> Result<Cli, config::ConfigError> {
     let command = config::with_environment(Cli::command());
     let mut matches = command.clone().try_get_matches().unwrap_or_else(|error| {
@@ -148,7 +147,7 @@ fn parse() -> Result<Cli, config::ConfigError> {
     Ok(cli)
 }
 
-/// Writes an error to standard error, if that can be written to.
+/// Writes an error to standard error, ignoring failures to write.
 fn complain(error: &dyn std::error::Error) {
     let line = format!("outrider: {error}\n");
     output::within_patience(move || {

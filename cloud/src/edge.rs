@@ -36,27 +36,27 @@ use crate::{
 
 pub use outrider_speculation::session::edge_driver::Retry;
 
-/// What the runtime's timers may be late by.
+/// Largest delay of the runtime's timers.
 const TIMER: Duration = Duration::from_millis(2);
 
-/// The most attempts after a first connection that is cut in its handshake.
+/// Attempts after a first connection that is cut in its handshake.
 const FIRST_ATTEMPTS: u32 = 5;
 
-/// Why a native edge has failed.
+/// Failure of a native edge.
 #[derive(Debug, thiserror::Error)]
 pub enum NativeEdgeError {
     /// The server cannot be reached.
     #[error("{url} cannot be reached ({error}): start `outrider serve` there, or use --local")]
     Unreachable {
-        /// Where it should be.
+        /// Address of the server.
         url: String,
-        /// Why not.
+        /// Error of the connection attempt.
         error: Box<tungstenite::Error>,
     },
     /// The connection is gone.
     #[error("the connection to the server is lost")]
     Lost,
-    /// The server says no.
+    /// The server refuses the session or the generation.
     #[error("the server refuses ({}): {}", .0.code.name(), .0.text)]
     Refused(ErrorFrame),
     /// The server breaks the protocol, or the draft model fails.
@@ -71,7 +71,7 @@ pub enum NativeEdgeError {
 }
 
 impl NativeEdgeError {
-    /// Whether there was somebody who then was gone: another attempt may meet them again.
+    /// Returns true if a server was reached and then lost, so that another attempt may succeed.
     fn is_cut(&self) -> bool {
         match self {
             Self::Lost => true,
@@ -98,14 +98,14 @@ impl From<DriveError<NativeEdgeError, ModelError>> for NativeEdgeError {
     }
 }
 
-/// What a generation gave.
+/// Result of a finished generation.
 #[derive(Debug, Clone)]
 pub struct Generated {
-    /// Why it ended.
+    /// Reason why the generation ended.
     pub end: EndReason,
-    /// What it cost.
+    /// Counts and times of the generation.
     pub statistics: Statistics,
-    /// How often it was resumed over another connection.
+    /// Number of times the generation was resumed over another connection.
     pub resumed: usize,
 }
 
@@ -116,12 +116,12 @@ pub struct Transport {
 }
 
 impl Transport {
-    /// A WebSocket to a server.
+    /// Connects a WebSocket to a server.
     pub async fn connect(url: &str) -> Result<Self, NativeEdgeError> {
         Self::connect_as(url, None).await
     }
 
-    /// The same with a bearer token, if the server wants one.
+    /// Connects with a bearer token, if the server requires one.
     pub async fn connect_as(url: &str, token: Option<&str>) -> Result<Self, NativeEdgeError> {
         let unreachable = |error| NativeEdgeError::Unreachable { url: url.to_owned(), error: Box::new(error) };
         let mut request = url.into_client_request().map_err(unreachable)?;
@@ -129,7 +129,7 @@ impl Transport {
             let value = HeaderValue::try_from(format!("Bearer {token}")).map_err(|error| unreachable(error.into()))?;
             request.headers_mut().insert(AUTHORIZATION, value);
         }
-        // Every frame is waited for: none may wait for the acknowledgement of the one before (Nagle's algorithm).
+        // Disables Nagle's algorithm: both ends wait for every frame, so a frame must not wait for an acknowledgement.
         let (socket, _) =
             tokio_tungstenite::connect_async_with_config(request, None, true).await.map_err(unreachable)?;
         let (sink, stream) = socket.split();
@@ -145,21 +145,21 @@ impl Transport {
         Ok(Self { incoming: Box::new(incoming), outgoing: Box::new(outgoing) })
     }
 
-    /// A session of an engine in this process; `None` if the engine is full.
+    /// Opens a session of an engine in this process; `None` if the engine is full.
     pub fn local(engine: &Engine, target: TargetInfo) -> Option<Self> {
         let slot = engine.slot().map(TargetSlot::Model)?;
         let entry = Sessions::default().open_now(IpAddr::V4(Ipv4Addr::LOCALHOST)).ok()?;
         let (to_cloud, from_edge) = mpsc::unbounded();
         let (to_edge, from_cloud) = mpsc::unbounded();
         tokio::spawn(async move {
-            // Held until the session ends: dropped, it would read as the server stopping.
+            // Held until the session ends: dropping the sender would read as a shutdown of the server.
             let (_running, stopping) = watch::channel(false);
             session::run(entry, slot, target, Limits::default(), Wire::new(from_edge, to_edge), stopping).await;
         });
         Some(Self { incoming: Box::new(from_cloud), outgoing: Box::new(to_cloud.sink_map_err(|_| ())) })
     }
 
-    /// The same over an emulated link: what is sent arrives as late as the link says. Within a runtime.
+    /// Puts an emulated link between both ends: bytes arrive when the link says. Must be called within a runtime.
     pub fn over(self, uplink: Link, downlink: Link) -> Self {
         let (to_link, from_edge) = mpsc::unbounded();
         let mut outgoing = self.outgoing;
@@ -177,7 +177,7 @@ impl Transport {
     }
 }
 
-/// What a link gives of what is handed over to it, when it arrives.
+/// Delays messages as a link does. Returns the receiver at the other end of the link.
 fn delayed(
     mut from: impl Stream<Item = Vec<u8>> + Send + Unpin + 'static,
     mut link: Link,
@@ -195,7 +195,7 @@ fn delayed(
     });
     tokio::spawn(async move {
         while let Some((at, bytes)) = under_way.next().await {
-            // A timer may be later than some links take altogether.
+            // Sleeps a little less than needed and then yields, since timers are too coarse for fast links.
             time::sleep_until(at.checked_sub(TIMER).unwrap_or(at).into()).await;
             while Instant::now() < at {
                 task::yield_now().await;
@@ -222,7 +222,7 @@ impl Socket for Transport {
     }
 }
 
-/// How a server is reached, and the runtime's clock.
+/// Platform of a native edge: the server's address and the runtime's clock.
 #[derive(Debug)]
 struct Runtime {
     url: String,
@@ -253,17 +253,17 @@ impl Platform for Runtime {
 
     fn chance(&mut self) -> u8 {
         let mut chance = [255];
-        // Without randomness the pauses are whole.
+        // Without randomness the retry pauses are not shortened.
         let _ = getrandom::fill(&mut chance);
         chance[0]
     }
 }
 
-/// A draft model and its KV cache, which holds on to a text until another is read.
+/// A draft model and its KV cache, which keeps a text until another one is read.
 struct CachedDraft<'a> {
     model: &'a Model,
     cache: KvCache,
-    /// The tokens in it.
+    /// Tokens in the KV cache.
     held: Vec<u32>,
     scratch: Scratch,
 }
@@ -285,14 +285,14 @@ impl DraftModel for CachedDraft<'_> {
     }
 }
 
-/// A draft model with a connection.
+/// A draft model with a connection to a server.
 pub struct NativeEdge<'a> {
     driver: Driver<Runtime, CachedDraft<'a>>,
 }
 
 impl<'a> NativeEdge<'a> {
-    /// Connects to a server, with a bearer token if it wants one, and shakes hands; again, a few times, where the
-    /// connection is cut in that. A generation goes on when the connection is lost, as `retry` says.
+    /// Connects to a server, with a bearer token if it requires one, and performs the handshake. Both are repeated a
+    /// few times if the connection is cut meanwhile. A generation survives a lost connection as far as `retry` allows.
     pub async fn connect(
         model: &'a Model,
         info: DraftInfo,
@@ -324,7 +324,7 @@ impl<'a> NativeEdge<'a> {
         Self::open(model, info, runtime, transport).await
     }
 
-    /// Shakes hands over one connection, which is the only one.
+    /// Performs the handshake over one connection, without reconnecting later.
     pub async fn greet(model: &'a Model, info: DraftInfo, transport: Transport) -> Result<Self, NativeEdgeError> {
         let runtime = Runtime { url: String::new(), token: None, origin: Instant::now() };
         Self::open(model, info, runtime, transport).await
@@ -341,7 +341,7 @@ impl<'a> NativeEdge<'a> {
         Ok(Self { driver: Driver::open(EdgeSession::new(info), runtime, transport, draft).await? })
     }
 
-    /// Generates from a prompt's ids; `on_committed` is told of tokens as they come.
+    /// Generates from the ids of a prompt; calls `on_committed` with tokens as they are committed.
     pub async fn generate(
         &mut self,
         prompt: Vec<u32>,
@@ -361,7 +361,7 @@ impl<'a> NativeEdge<'a> {
         Ok(Generated { end, statistics: self.driver.session().statistics().clone(), resumed })
     }
 
-    /// Says goodbye.
+    /// Sends Bye and closes the connection.
     pub async fn close(mut self) {
         self.driver.close().await;
     }
@@ -371,8 +371,8 @@ impl<'a> NativeEdge<'a> {
 mod tests {
     use super::*;
 
-    /// Rate and delay by hand: 100 bytes at 80 kbit/s leave after 10 ms, the next 100 after 20, and both are 30 ms on
-    /// their way.
+    /// Rate and delay computed by hand: 100 bytes at 80 kbit/s leave after 10 ms, the next 100 after 20 ms, and both
+    /// take another 30 ms to arrive.
     #[tokio::test]
     async fn what_is_sent_over_a_link_arrives_whole_in_order_and_never_early() {
         let mut link = Link::unlimited();

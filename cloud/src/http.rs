@@ -1,4 +1,4 @@
-//! What all HTTP routes share: state, errors, and who is admitted. Routes are in [`app`](crate::app) and
+//! State, errors and admission shared by all HTTP routes. The routes are in [`app`](crate::app) and
 //! [`openai`](crate::openai), which build on this module.
 //!
 //! | module | contents |
@@ -13,7 +13,7 @@
 //! | `served` | names, tokenizer and chat template of the served target |
 //! | `pair_file` | files for browsers, with ranges and compressed forms |
 //!
-//! Limits per address are in `address_limits`, beside this module: sessions and connections count by them too.
+//! Limits per address are in `address_limits`, beside this module, since they also count sessions and connections.
 
 mod access;
 pub(crate) mod admission;

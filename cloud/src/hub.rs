@@ -1,8 +1,8 @@
 //! Models by their names on Hugging Face's hub: `hf:owner/name`, or `hf:owner/name:file`.
 //!
-//! Files are kept in the cache that Hugging Face's own tools use (`$HF_HOME/hub`), so that what one of them has
-//! downloaded no other downloads again; a download that was cut off is resumed. The environment says the rest, as it
-//! does for those tools: `HF_TOKEN`, `HF_HOME`, `HF_ENDPOINT`, `HF_HUB_OFFLINE`.
+//! Files are kept in the cache that Hugging Face's own tools use (`$HF_HOME/hub`), so that every file is downloaded
+//! once for all of them. An interrupted download is resumed. The environment variables of those tools apply:
+//! `HF_TOKEN`, `HF_HOME`, `HF_ENDPOINT`, `HF_HUB_OFFLINE`.
 
 use std::{
     env,
@@ -25,10 +25,10 @@ mod endpoint;
 
 pub use self::endpoint::RequestError;
 
-/// What a path begins with that is a name on the hub.
+/// Prefix of a path that is a name on the hub.
 pub const PREFIX: &str = "hf:";
 
-/// What is said beside the weights of a checkpoint. All but the first may be absent.
+/// Files of a checkpoint that are downloaded with its weights, if the repository has them.
 const BESIDE: [&str; 8] = [
     "config.json",
     "generation_config.json",
@@ -43,84 +43,84 @@ const BESIDE: [&str; 8] = [
 /// A model's name on the hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HubName {
-    /// `owner/name`.
+    /// Name of the repository, `owner/name`.
     repository: String,
     /// One of its files; without it, the checkpoint or the only GGUF file.
     file: Option<String>,
 }
 
-/// Why a model of the hub cannot be had.
+/// Reason why a model of the hub cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum HubError {
-    /// The name is none.
+    /// The name is malformed.
     #[error("{name:?} names no model of the hub: write hf:OWNER/NAME, or hf:OWNER/NAME:FILE for one of its files")]
     Name {
-        /// What was given.
+        /// Name that was given, with its prefix.
         name: String,
     },
-    /// There is no such repository that this token may see.
+    /// The repository does not exist, or this token may not see it.
     #[error(
         "there is no model {repository} at {endpoint}; if it is private, set HF_TOKEN to a token of somebody who may read it"
     )]
     NoRepository {
-        /// Which.
+        /// Name of the repository.
         repository: String,
-        /// Where it was looked for.
+        /// Base URL of the hub.
         endpoint: String,
     },
-    /// Its owner lets in whom they know.
+    /// The repository is gated: its owner grants access.
     #[error(
         "the model {repository} is gated: accept its terms at {endpoint}/{repository}, then set HF_TOKEN to a token of yours"
     )]
     Gated {
-        /// Which.
+        /// Name of the repository.
         repository: String,
-        /// Where it is.
+        /// Base URL of the hub.
         endpoint: String,
     },
-    /// There is a choice.
+    /// The repository has several models and the name selects none.
     #[error("the model {repository} has several GGUF files: name one, as hf:{repository}:{}", .files.join(", or :"))]
     Choice {
-        /// Which.
+        /// Name of the repository.
         repository: String,
-        /// The files.
+        /// GGUF files to choose from.
         files: Vec<String>,
     },
-    /// Nothing in it can be read.
+    /// The repository has no file that can be read.
     #[error(
         "the model {repository} has {} that can be read: wanted is model.safetensors, in one file or several, or GGUF",
         what(.file.as_deref())
     )]
     NoFile {
-        /// Which.
+        /// Name of the repository.
         repository: String,
         /// The file that was asked for.
         file: Option<String>,
     },
-    /// It is not in the cache, and nobody may be asked.
+    /// The model is not in the cache, and `HF_HUB_OFFLINE` forbids downloads.
     #[error("the model {repository} is not in the cache {cache}, and HF_HUB_OFFLINE forbids to download it")]
     Offline {
-        /// Which.
+        /// Name of the repository.
         repository: String,
-        /// Where it was looked for.
+        /// Folder of the cache.
         cache: String,
     },
-    /// A request failed.
+    /// A request to the hub failed.
     #[error("the model {repository} cannot be downloaded from {endpoint}: {error}")]
     Failed {
-        /// Which.
+        /// Name of the repository.
         repository: String,
-        /// The address of the hub.
+        /// Base URL of the hub.
         endpoint: String,
-        /// The request's error.
+        /// Error of the request.
         error: Box<RequestError>,
     },
 }
 
-/// The hub's answer about a repository.
+/// Response of the hub about a repository.
 #[derive(Deserialize)]
 struct Listing {
-    /// The last commit of the repository.
+    /// Latest commit of the repository.
     sha: String,
     siblings: Vec<Sibling>,
 }
@@ -137,7 +137,7 @@ fn what(file: Option<&str>) -> String {
 impl FromStr for HubName {
     type Err = HubError;
 
-    /// Of what stands behind `hf:`.
+    /// Parses the part of a name that follows `hf:`.
     fn from_str(name: &str) -> Result<Self, HubError> {
         let (repository, file) = match name.split_once(':') {
             Some((repository, file)) => (repository, Some(file)),
@@ -158,18 +158,18 @@ impl FromStr for HubName {
 }
 
 impl HubName {
-    /// The name that a path is, if it is one.
+    /// Reads a path as a name on the hub; `None` if it does not begin with [`PREFIX`].
     ///
     /// # Errors
-    /// If it begins as one and is none.
+    /// [`HubError::Name`] if it begins with the prefix and is malformed.
     pub fn of(path: &Path) -> Result<Option<Self>, HubError> {
         path.to_str().and_then(|path| path.strip_prefix(PREFIX)).map(str::parse).transpose()
     }
 
-    /// Where the model is in the cache: a folder, or a file. What is not there is downloaded.
+    /// Returns the path of the model in the cache, a folder or a file. Downloads missing files.
     ///
     /// # Errors
-    /// If it cannot be had.
+    /// If the model is not in the cache and cannot be downloaded.
     pub async fn fetch(&self) -> Result<PathBuf, HubError> {
         let cache = Cache::from_env();
         let folder = cache.repository(&self.repository);
@@ -178,7 +178,7 @@ impl HubName {
             let cache = cache.path().display().to_string();
             return cached.ok_or(HubError::Offline { repository: self.repository.clone(), cache });
         }
-        // A file that was named and is there needs nobody's answer.
+        // A named file that is in the cache needs no request.
         if let Some(path) = &cached
             && self.file.as_deref().is_some_and(is_gguf)
         {
@@ -200,14 +200,14 @@ impl HubName {
                 Remote { endpoint: &endpoint, cache: &folder, repository: &self.repository, commit: &commit, name };
             last = remote.fetch().await.map_err(|error| self.refused(error))?;
         }
-        // A cache that has all of it may be one that cannot be written.
+        // A complete cache may be read-only, so it is written only if the commit differs.
         if folder.commit().as_ref() != Some(&commit) {
             folder.set_commit(&commit).map_err(|error| self.failed(error))?;
         }
         Ok(self.opened(last))
     }
 
-    /// The model in the cache, if it is there as it was last seen.
+    /// Path of the model in the cache, if all files of the last known commit are there.
     fn cached(&self, folder: &Repository) -> Option<PathBuf> {
         let commit = folder.commit()?;
         let snapshot = folder.snapshot(&commit);
@@ -216,13 +216,13 @@ impl HubName {
         wanted.last().filter(|_| is_whole).map(|last| self.opened(snapshot.join(last)))
     }
 
-    /// The last commit of the repository, and its files.
+    /// Requests the latest commit of the repository and the names of its files.
     async fn listed(&self, endpoint: &Endpoint) -> Result<(String, Vec<String>), HubError> {
         let path = format!("api/models/{}/revision/main", self.repository);
         let response = endpoint.get(&path, 0).await.map_err(|error| self.failed(error))?;
         match response.status() {
             StatusCode::FORBIDDEN => return Err(self.gated()),
-            // The hub does not tell strangers what there is.
+            // The hub answers alike for a repository that is absent and one that this token may not see.
             StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND => {
                 let (repository, endpoint) = (self.repository.clone(), endpoint.to_string());
                 return Err(HubError::NoRepository { repository, endpoint });
@@ -236,11 +236,11 @@ impl HubName {
         if !is_inside(&sha) || sha.contains('/') {
             return Err(self.failed(RequestError::Commit { given: sha }));
         }
-        // Names become paths in the cache.
+        // Names become paths in the cache, so names that leave its folder are dropped.
         Ok((sha, siblings.into_iter().map(|file| file.rfilename).filter(|name| is_inside(name)).collect()))
     }
 
-    /// The files of a repository that make the model, the one that says where it is last.
+    /// Selects the files of a repository that make up the model. The last one identifies its path.
     fn wanted(&self, names: &[String]) -> Result<Vec<String>, HubError> {
         let repository = || self.repository.clone();
         let has = |name: &str| names.iter().any(|found| found == name);
@@ -271,13 +271,13 @@ impl HubName {
         Ok(beside.chain(weights).collect())
     }
 
-    /// What is opened of a model whose last file is here: that file, or the checkpoint that it is part of.
+    /// Path to open for a model whose last file is `last`: that file, or the folder of its checkpoint.
     fn opened(&self, last: PathBuf) -> PathBuf {
         let is_whole = self.file.is_some() || last.extension().is_some_and(|extension| extension == "gguf");
         if is_whole { last } else { last.parent().map(Path::to_owned).unwrap_or(last) }
     }
 
-    /// The error of a download that failed.
+    /// Error of a failed download: gated, or the request's own.
     fn refused(&self, error: RequestError) -> HubError {
         match error.status() {
             Some(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => self.gated(),
@@ -294,7 +294,7 @@ impl HubName {
     }
 }
 
-/// What a model in the cache is called: as its repository. `None` for folders elsewhere.
+/// Name of a model in the cache, which is that of its repository. `None` for folders elsewhere.
 pub fn name_of_snapshot(folder: &Path) -> Option<String> {
     let snapshots = folder.parent()?;
     let repository = snapshots.parent()?.file_name()?.to_str()?.strip_prefix("models--")?;
@@ -302,7 +302,8 @@ pub fn name_of_snapshot(folder: &Path) -> Option<String> {
     (snapshots.file_name()? == "snapshots").then(|| name.to_owned())
 }
 
-/// All files of a GGUF model that is perhaps split, of which `file` is one; the first, by which it is opened, is last.
+/// All parts of a GGUF model of which `file` is one part or the whole. The first part, by which the model is opened, is
+/// last.
 fn parts(file: &str) -> Vec<String> {
     let folder = file.rfind('/').map_or("", |slash| &file[..=slash]);
     let names = outrider_models::gguf_part_names(Path::new(file)).unwrap_or_default();
@@ -316,7 +317,7 @@ fn is_gguf(file: &str) -> bool {
     file.ends_with(".gguf")
 }
 
-/// Whether nobody may be asked, as Hugging Face's tools read it.
+/// Returns true if `HF_HUB_OFFLINE` forbids requests, by the values that Hugging Face's tools accept.
 fn is_offline() -> bool {
     let set = env::var("HF_HUB_OFFLINE").unwrap_or_default().to_ascii_uppercase();
     ["1", "ON", "YES", "TRUE"].contains(&&*set)

@@ -1,27 +1,27 @@
-//! **Server.** The target model behind a WebSocket, the `outrider` command line, and a native edge.
+//! **Server.** The target model served over a WebSocket, the `outrider` command line, and a native edge.
 //!
-//! | module | what it does |
+//! | module | contents |
 //! |---|---|
 //! | [`hub`] | models by their names on Hugging Face's hub |
-//! | [`pair`] | where the draft, the target and their tokenizer come from |
-//! | [`chat`] | where a model's chat template comes from |
-//! | [`target`] | who judges rounds: the engine on the CPU or a device, or the gateway to an engine elsewhere |
-//! | [`metrics`] | what is counted, for `/metrics` |
+//! | [`pair`] | the draft, the target and their tokenizer: given files or the built-in pair |
+//! | [`chat`] | the chat template of a model |
+//! | [`target`] | the judges of rounds: the engine on the CPU or a device, or the gateway to an engine elsewhere |
+//! | [`metrics`] | metrics for `/metrics` |
 //! | [`session`] | drives one session: state machine, target, time limits |
-//! | [`sessions`] | the sessions, by name and by address; which of them give way |
+//! | [`sessions`] | the open sessions, by id and by address; which of them give way |
 //! | [`wire`] | a connection as two streams of bytes |
-//! | [`http`] | what the routes share: state, errors, admission, access |
-//! | `address_limits` | how many sessions and connections one address may hold |
-//! | `blocking` | work that would block the runtime: in turns, one client after another |
+//! | [`http`] | state, errors, admission and access, shared by the routes |
+//! | `address_limits` | limits on the sessions and connections of one address |
+//! | `blocking` | work that would block the runtime, in turns of the clients |
 //! | [`app`] | the axum routes: page, draft model, WebSocket, probes |
-//! | [`openai`] | the target alone, as OpenAI's API |
+//! | [`openai`] | the target alone, through OpenAI's API |
 //! | [`edge`] | drafts natively and speaks to a server, or to a session in the same process |
 //! | `both_ends` | sessions in this process for the experiments of `outrider-papers`, with the feature `papers` |
 //! | [`cli`] | the `outrider` command: `serve`, `generate`, `check`, `bench`, and those of researchers |
 //!
-//! A round on the server: [`app`] turns WebSocket messages into bytes, [`session`] gives them to the state machine of
-//! `outrider-speculation`, takes the pass it asks for to the [`target`], where it waits for the passes of other
-//! sessions to share one run of the target, and sends what the state machine makes of the judgement.
+//! A round on the server: [`app`] turns WebSocket messages into bytes, and [`session`] gives them to the state machine
+//! of `outrider-speculation`. The state machine asks for a pass, which the [`target`] runs in one batch with the passes
+//! of other sessions. The session sends the frames that the state machine makes of the judgement.
 
 mod address_limits;
 pub mod app;

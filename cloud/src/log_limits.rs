@@ -1,7 +1,7 @@
 //! Limits on the lines of the log that one client can cause.
 //!
-//! In each time window an address may cause so many lines of one kind, which is their message. Further ones are left
-//! out and counted, and a line for each kind says how many these were, when the next line comes after the window.
+//! In each time window an address may cause a limited number of lines of one kind, which is their message. Further
+//! lines are left out and counted. When the next line comes after the window, one line for each kind reports the count.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,18 +15,18 @@ use tracing::Level;
 
 use crate::address_limits::subnet;
 
-/// The time in which the lines of an address are counted.
+/// Length of the window in which lines of an address are counted.
 const WINDOW: Duration = Duration::from_secs(10);
-/// Lines at level INFO, which tell of ordinary sessions, that an address may cause of one kind in a window.
+/// Lines at level INFO, about ordinary sessions, that an address may cause of one kind in a window.
 const ORDINARY_LINES: u64 = 100;
-/// Lines at any other level, most of which tell of refusals.
+/// Lines at any other level, mostly refusals, that an address may cause of one kind in a window.
 const OTHER_LINES: u64 = 10;
-/// Pairs of an address and a kind that are counted apart. Addresses beyond share one count for each kind.
+/// Pairs of an address and a kind that are counted separately. Further addresses share one count for each kind.
 const MOST_COUNTS: usize = 4096;
 /// The address that stands for those beyond [`MOST_COUNTS`].
 const SHARED: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 
-/// The counts of this process, which has one log.
+/// Counts of this process, which has one log.
 static COUNTS: LazyLock<Mutex<Counts>> = LazyLock::new(|| Mutex::new(Counts::new(Instant::now())));
 
 /// Writes an event that a client causes, unless its address has caused too many with this message.
@@ -41,11 +41,12 @@ macro_rules! client_event {
 }
 pub(crate) use client_event;
 
-/// Whether a line of this kind is written. Counts it, and reports what was left out of a window that is over.
+/// Counts a line of this kind and returns true if it is to be written. Reports the lines left out of a window that is
+/// over.
 pub(crate) fn admit(address: IpAddr, level: Level, kind: &'static str) -> bool {
     let most = if level == Level::INFO { ORDINARY_LINES } else { OTHER_LINES };
     let (is_written, left_out) = {
-        // A count is whole after a panic, too.
+        // The counts are consistent after a panic, too.
         let mut counts = COUNTS.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         let left_out = counts.end_window(now);
@@ -84,7 +85,7 @@ impl Counts {
         Self { began: now, counts: HashMap::new() }
     }
 
-    /// Whether a line may be written of which `most` may be in the window.
+    /// Counts a line; returns true if it is among the first `most` of its address and kind in the window.
     fn admit(&mut self, address: IpAddr, most: u64, kind: &'static str) -> bool {
         let is_known = self.counts.len() < MOST_COUNTS || self.counts.contains_key(&(address, kind));
         let count = self.counts.entry((if is_known { address } else { SHARED }, kind)).or_default();

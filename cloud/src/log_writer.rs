@@ -1,4 +1,4 @@
-//! The way of the log to standard error: a queue of lines, and a thread that writes them.
+//! Writer of the log to standard error: a queue of lines, and a thread that writes them.
 //!
 //! Code that logs never waits for the reader of the log. A line is dropped, and counted, if the queue is full because
 //! nothing reads the log, or if it cannot be written because the disk is full or the reader has gone.
@@ -13,7 +13,7 @@ use std::{
 
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 
-/// Lines that wait at most. Most have some 200 bytes, and none has more than a few thousand.
+/// Capacity of the queue, in lines. Most have some 200 bytes, and all have less than a few thousand.
 const QUEUED_LINES: usize = 4096;
 
 /// Counts the lines for which the queue had no room.
@@ -21,7 +21,7 @@ static WITHOUT_ROOM: OnceLock<ErrorCounter> = OnceLock::new();
 /// Counts the lines that could not be written.
 static FAILED: AtomicU64 = AtomicU64::new(0);
 
-/// Starts the thread. Lines that still wait are written when the guard is dropped, which takes 1.1 s at most.
+/// Starts the writing thread. Dropping the guard writes the queued lines, which takes 1.1 s at most.
 pub(crate) fn start() -> (NonBlocking, WorkerGuard) {
     let queue = NonBlockingBuilder::default().lossy(true).buffered_lines_limit(QUEUED_LINES).thread_name("log");
     let (writer, guard) = queue.finish(StandardError);

@@ -1,8 +1,8 @@
-//! What is counted, for `/metrics`, in the OpenMetrics text format that Prometheus reads.
+//! Metrics for `/metrics`, in the OpenMetrics text format that Prometheus reads.
 //!
 //! Names begin with `outrider_`; counters end with `_total`, times with `_seconds`, sizes with `_bytes`. Every label
-//! has a few values that are known beforehand: schemes, error codes, positions up to 16. docs/operating.md says what to
-//! look at.
+//! has few values, all known beforehand: schemes, error codes, positions up to 16. docs/operating.md describes which to
+//! watch.
 
 use std::{fmt, time::Duration};
 
@@ -28,7 +28,7 @@ pub(crate) use meter::SessionMeter;
 /// The media type of [`Metrics::text`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Everything that is counted.
+/// All metrics of a server.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
@@ -37,17 +37,17 @@ pub struct Metrics {
     pub(crate) gateway: GatewayMetrics,
 }
 
-/// Limits of an engine, exported beside what it uses of them.
+/// Limits of an engine, exported beside its current use of them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct EngineLimits {
     pub(crate) sessions: usize,
-    /// Rows of one run of the model.
+    /// Rows in one run of the model.
     pub(crate) run_rows: usize,
-    /// Bytes of KV caches.
+    /// Memory limit of the KV caches, in bytes.
     pub(crate) kv_bytes: u64,
 }
 
-/// What comes and goes between a gateway and an engine that streams. Clones share it.
+/// Metrics of a gateway to an engine that streams. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct GatewayMetrics {
     pub(crate) chunk_tokens: Histogram,
@@ -57,12 +57,12 @@ pub(crate) struct GatewayMetrics {
     pub(crate) guesses_dropped: Counter,
 }
 
-/// What the engine does.
+/// Metrics of the engine's passes and runs.
 #[derive(Debug)]
 pub(crate) struct EngineMetrics {
-    /// From a pass being asked for to the first run that takes something of it.
+    /// Time from the request of a pass to the first run that takes some of its rows.
     pub(crate) queue: Histogram,
-    /// From a pass being asked for to its logits.
+    /// Time from the request of a pass to its logits.
     pub(crate) pass: Histogram,
     pub(crate) passes: Counter,
     pub(crate) runs: Counter,
@@ -75,13 +75,13 @@ pub(crate) struct EngineMetrics {
     pub(crate) kv: Gauge,
 }
 
-/// The scheme of a generation that the target writes alone.
+/// Scheme label of a generation that the target writes alone.
 const CLOUD_ONLY: &str = "cloud-only";
 
-/// One label.
+/// Label of a metric family, name and value.
 type Label = [(&'static str, &'static str); 1];
 
-/// What sessions do.
+/// Metrics of sessions and generations.
 #[derive(Debug)]
 pub(crate) struct SessionMetrics {
     pub(crate) connected: Gauge,
@@ -102,7 +102,7 @@ pub(crate) struct SessionMetrics {
     guesses_branched: Family<Label, Counter>,
     own_drafts: Family<Label, Counter>,
     own_drafts_right: Family<Label, Counter>,
-    /// How long passes were held for guesses.
+    /// Times for which passes were held for guesses.
     pub(crate) held: Histogram,
     proposed_at: Family<Label, Counter>,
     accepted_at: Family<Label, Counter>,
@@ -111,11 +111,12 @@ pub(crate) struct SessionMetrics {
 }
 
 impl Metrics {
-    /// `multiplies` names what computes, `batching` what sharing a run does to a row.
+    /// Registers all metrics. `multiplies` names the instruction set or device that computes, `batching` the effect of
+    /// sharing a run on a row's bits.
     pub(crate) fn new(limits: EngineLimits, multiplies: &'static str, batching: &'static str) -> Self {
         let mut registry = Registry::with_prefix("outrider");
         let build = [("version", env!("CARGO_PKG_VERSION")), ("instruction_set", multiplies), ("batching", batching)];
-        // A gauge, since not everything that reads Prometheus's text knows OpenMetrics' infos.
+        // A gauge rather than an OpenMetrics info, which not every reader of Prometheus's format knows.
         let what_runs: Family<[(&str, &str); 3], Gauge> = Family::default();
         what_runs.get_or_create(&build).set(1);
         registry.register("build_info", "What runs here", what_runs);
@@ -135,12 +136,12 @@ impl Metrics {
         Self { registry, engine, sessions, gateway }
     }
 
-    /// A session that was not begun.
+    /// Counts a session that was refused.
     pub fn refused(&self, cause: ErrorCode) {
         self.sessions.refused.get_or_create(&[("cause", cause.name())]).inc();
     }
 
-    /// All of it, of media type [`MEDIA_TYPE`].
+    /// Encodes all metrics as text of media type [`MEDIA_TYPE`].
     pub fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.
@@ -169,7 +170,7 @@ impl EngineMetrics {
         }
     }
 
-    /// One run of the model.
+    /// Observes one run of the model.
     pub(crate) fn run(&self, rows: usize, took: Duration) {
         self.runs.inc();
         self.run.observe(took.as_secs_f64());
@@ -209,7 +210,7 @@ impl SessionMetrics {
             first_token: add.times("time_to_first_token", "From a request to the first tokens that are sent for it"),
             inter_token: add.times("inter_token", "Time between tokens, those of a verdict spread evenly"),
         };
-        // Series exist from the start, so that a rate over them is known before the first is counted.
+        // Series exist from the start, so that a rate is known before the first event is counted.
         for scheme in SchemeName::ALL.iter().map(|scheme| scheme.name()).chain([CLOUD_ONLY]) {
             for family in [
                 &metrics.proposed,
@@ -246,13 +247,13 @@ impl GatewayMetrics {
         }
     }
 
-    /// How many workers are in a state.
+    /// Gauge of the workers in a state.
     pub(crate) fn workers_in(&self, state: &'static str) -> Gauge {
         self.workers.get_or_create_owned(&[("state", state)])
     }
 }
 
-/// Lines of the log that were dropped. The process counts them, whatever the number of engines in it.
+/// Counter of dropped log lines. It is a count of the process, whatever the number of engines in it.
 #[derive(Debug)]
 struct LogLines;
 
@@ -290,7 +291,7 @@ impl Adder<'_> {
     }
 }
 
-/// From a quarter of a millisecond to half a minute.
+/// Histogram of times from a quarter of a millisecond to half a minute.
 fn times() -> Histogram {
     Histogram::new(exponential_buckets(0.000_25, 2.0, 18))
 }

@@ -1,4 +1,4 @@
-//! Where the draft, the target and their tokenizer come from: the command line, or else the pair in the binary.
+//! The draft model, the target model and their tokenizer: files from the command line, or else the built-in pair.
 
 use std::{
     borrow::Cow,
@@ -48,9 +48,9 @@ pub struct PairPaths {
     /// `serve` only) openai:URL or vllm:URL
     ///
     /// hf:OWNER/NAME[:FILE] is downloaded to the cache that Hugging Face's tools use; HF_TOKEN, HF_HOME, HF_ENDPOINT
-    /// and HF_HUB_OFFLINE say what they say to these.
-    /// openai:http://HOST:PORT is an engine that serves prompt log-probabilities, such as vLLM; it needs --tokenizer.
-    /// vllm:http://HOST:PORT is vLLM, which writes texts by itself and is told guesses at them (--guesses-to).
+    /// and HF_HUB_OFFLINE mean what they mean to these tools. openai:http://HOST:PORT is an engine that serves prompt
+    /// log-probabilities, such as vLLM; it needs --tokenizer. vllm:http://HOST:PORT is vLLM that writes texts on its
+    /// own and receives guesses at them (--guesses-to).
     #[arg(long, value_name = "PATH")]
     pub target: Option<PathBuf>,
     /// The tokenizer.json of both; without it, the one beside a model, or the vocabulary in its GGUF file
@@ -61,84 +61,84 @@ pub struct PairPaths {
     pub heads: Option<PathBuf>,
 }
 
-/// Why a model or tokenizer cannot be had.
+/// Reason why a model or tokenizer cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum PairError {
-    /// A file cannot be read or is not what it should be.
+    /// A file cannot be read or is malformed.
     #[error("the {what} {path} cannot be loaded: {error}")]
     Load {
-        /// Which.
+        /// Kind of file, such as "draft model".
         what: &'static str,
-        /// Where from.
+        /// Path of the file, or "in the binary".
         path: String,
-        /// Why not.
+        /// Error of the loader.
         error: LoadError,
     },
-    /// The file of heads cannot be read, or they are another draft's.
+    /// The file of heads cannot be read, or they belong to another draft.
     #[error("the heads {path} cannot be used: {error}")]
     Heads {
-        /// Where from.
+        /// Path of the file of heads.
         path: String,
-        /// Why not.
+        /// Error of the reader, or the mismatch with the draft.
         error: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// Browsers load one file that has everything in it.
+    /// The draft is in several files, and browsers load one.
     #[error(
         "the draft model {path} is in several GGUF files, and browsers load one: `gguf-split --merge` makes it; `generate` can use them as they are"
     )]
     DraftForBrowsers {
-        /// Where it is.
+        /// Path of the draft model.
         path: String,
     },
     /// The target is an engine elsewhere.
     #[error("the target {address} is an engine elsewhere: only `outrider serve` can use one")]
     Elsewhere {
-        /// Where, as it was given.
+        /// Address of the engine, as it was given.
         address: String,
     },
-    /// Nothing says what a model's tokens are.
+    /// The model has no tokenizer.
     #[error(
         "nothing says which tokenizer the {what} {path} has: give its tokenizer.json with --tokenizer, or put it beside the model"
     )]
     NoTokenizer {
-        /// Which model.
+        /// Kind of model, such as "draft model".
         what: &'static str,
-        /// Where it is from.
+        /// Path of the model, or "in the binary".
         path: String,
     },
-    /// A path leads nowhere.
+    /// The path does not exist.
     #[error(
         "there is no such file or folder as the {what} {path}{}",
         .on_hub.as_deref().map_or(String::new(), hub_hint)
     )]
     Absent {
-        /// The kind of model.
+        /// Kind of model, such as "draft model".
         what: &'static str,
-        /// The path.
+        /// Path that was given.
         path: String,
         /// The path as a name on the hub, if it could be one.
         on_hub: Option<String>,
     },
-    /// An id means one token here, and there another or none.
+    /// Two sources of tokens disagree about an id.
     #[error(transparent)]
     Mismatch(Box<Mismatch>),
     /// The tokenizer has more tokens than the model, or the model was not [cut](PairPaths::draft_with) to them.
     #[error("the tokenizer has {tokenizer} tokens, the {what} {model}: they do not belong together")]
     Vocabulary {
-        /// Which model.
+        /// Kind of model, such as "draft model".
         what: &'static str,
-        /// Its vocabulary.
+        /// Vocabulary size of the model.
         model: usize,
-        /// The tokenizer's.
+        /// Vocabulary size of the tokenizer.
         tokenizer: usize,
     },
 }
 
 impl PairPaths {
-    /// Puts the places of models in the cache where their names on the hub are, and downloads what is missing.
+    /// Replaces names on the hub by paths in the cache, and downloads missing files.
     ///
     /// # Errors
-    /// If a name is none, or its model cannot be had.
+    /// If a name is malformed, or its model cannot be downloaded.
     pub async fn fetch(&mut self) -> Result<(), HubError> {
         for path in [&mut self.draft, &mut self.target].into_iter().flatten() {
             if let Some(name) = HubName::of(path)? {
@@ -148,13 +148,13 @@ impl PairPaths {
         Ok(())
     }
 
-    /// The draft model as its file has it.
+    /// Loads the draft model as its file has it.
     pub fn draft(&self) -> Result<Model, PairError> {
         open("draft model", self.draft.as_deref(), DRAFT)
     }
 
-    /// The draft model with the tokens of a tokenizer, and no more: how a draft and a target of tables of other lengths
-    /// have one vocabulary.
+    /// Loads the draft model, with its vocabulary cut to the tokens of a tokenizer. A draft and a target whose tables
+    /// differ in length have one vocabulary then.
     pub fn draft_with(&self, tokenizer: &Tokenizer) -> Result<Model, PairError> {
         let mut draft = self.draft()?;
         let rows = draft.config().vocab_size;
@@ -162,7 +162,7 @@ impl PairPaths {
         Ok(draft)
     }
 
-    /// The address of the target and how it is used, if it is an engine elsewhere.
+    /// Address of the target and the way it is used, if it is an engine elsewhere.
     pub fn engine_address(&self) -> Option<(Way, &str)> {
         let (name, address) = self.target.as_ref()?.to_str()?.split_once(':')?;
         match name {
@@ -172,7 +172,7 @@ impl PairPaths {
         }
     }
 
-    /// That the target is no model of one's own, if it is not.
+    /// Fails if the target is an engine elsewhere.
     fn check_is_here(&self) -> Result<(), PairError> {
         match self.engine_address() {
             Some(_) => Err(PairError::Elsewhere { address: place(self.target.as_deref()) }),
@@ -180,13 +180,13 @@ impl PairPaths {
         }
     }
 
-    /// The target model as its file has it.
+    /// Loads the target model as its file has it.
     pub fn target(&self) -> Result<Model, PairError> {
         self.check_is_here()?;
         open("target model", self.target.as_deref(), TARGET)
     }
 
-    /// The target model with the tokens of a tokenizer, and no more.
+    /// Loads the target model, with its vocabulary cut to the tokens of a tokenizer.
     pub fn target_with(&self, tokenizer: &Tokenizer) -> Result<Model, PairError> {
         let mut target = self.target()?;
         let rows = target.config().vocab_size;
@@ -194,7 +194,7 @@ impl PairPaths {
         Ok(target)
     }
 
-    /// [`stored_target`](Self::stored_target) with the tokens of a tokenizer, and no more.
+    /// Loads [`stored_target`](Self::stored_target), with its vocabulary cut to the tokens of a tokenizer.
     pub fn stored_target_with(&self, tokenizer: &Tokenizer) -> Result<StoredModel, PairError> {
         let mut target = self.stored_target()?;
         let rows = target.config.vocab_size;
@@ -202,7 +202,7 @@ impl PairPaths {
         Ok(target)
     }
 
-    /// The target model as its file has it, for another device than this processor.
+    /// Loads the target model as its file has it, for another device than this processor.
     pub fn stored_target(&self) -> Result<StoredModel, PairError> {
         self.check_is_here()?;
         let model = match &self.target {
@@ -212,7 +212,7 @@ impl PairPaths {
         model.map_err(|error| failure("target model", self.target.as_deref(), error))
     }
 
-    /// The draft's trained heads, if it has any.
+    /// Loads the draft's trained heads, if it has any.
     pub fn heads(&self, draft: &Model, tokenizer: &Tokenizer) -> Result<Option<HeadsFile>, PairError> {
         let Some(bytes) = self.heads_safetensors()? else { return Ok(None) };
         let checked = |bytes: &[u8]| -> Result<HeadsFile, HeadsError> {
@@ -223,7 +223,7 @@ impl PairPaths {
         checked(&bytes).map(Some).map_err(|error| self.heads_failure(error.into()))
     }
 
-    /// Their bytes, for the browser.
+    /// Bytes of the draft's trained heads, for the browser.
     pub fn heads_safetensors(&self) -> Result<Option<Cow<'static, [u8]>>, PairError> {
         match (&self.heads, &self.draft) {
             (Some(path), _) => Ok(Some(fs::read(path).map_err(|error| self.heads_failure(error.into()))?.into())),
@@ -236,13 +236,13 @@ impl PairPaths {
         PairError::Heads { path: place(self.heads.as_deref()), error }
     }
 
-    /// The bytes of the target model, if it is a file.
+    /// Bytes of the target model, if it is a file.
     pub fn target_gguf(&self) -> Result<Cow<'static, [u8]>, PairError> {
         read(self.target.as_deref(), TARGET).map_err(|error| failure("target model", self.target.as_deref(), error))
     }
 
-    /// The bytes of the draft model as one file, for the browser: GGUF as it is, a checkpoint as
-    /// [`checkpoint_in_one_file`] makes it.
+    /// Bytes of the draft model as one file, for the browser: GGUF as it is, a checkpoint as [`checkpoint_in_one_file`]
+    /// makes it.
     pub fn draft_file(&self) -> Result<Cow<'static, [u8]>, PairError> {
         let path = self.draft.as_deref();
         let bytes = match path.filter(|path| path.extension().is_none_or(|kind| kind != "gguf")) {
@@ -256,18 +256,18 @@ impl PairPaths {
     }
 }
 
-/// How many rounds of a session may be in flight unless the operator says otherwise.
+/// Default limit on the rounds of a session in flight.
 pub const MAX_IN_FLIGHT: u8 = 8;
 
-/// How many branches of guesses may be alive: more than are ever worth their rows.
+/// Limit on the live branches of guesses: more than are ever worth their rows.
 pub const MAX_BRANCHES: u8 = 16;
 
-/// What a session needs to know of a target. [`MAX_IN_FLIGHT`] rounds may be in flight.
+/// Description of a target for sessions, with at most [`MAX_IN_FLIGHT`] rounds in flight.
 pub fn target_info(target: &Model, tokenizer: &Tokenizer, max_draft_tokens: u8) -> Result<TargetInfo, PairError> {
     info_of(target.config(), tokenizer, max_draft_tokens)
 }
 
-/// The same of a target of this shape, wherever it runs.
+/// Description of a target with this configuration, for sessions, wherever it runs.
 pub fn info_of(config: &ModelConfig, tokenizer: &Tokenizer, max_draft_tokens: u8) -> Result<TargetInfo, PairError> {
     check_vocabulary("target model", config.vocab_size, tokenizer)?;
     Ok(TargetInfo {
@@ -286,10 +286,10 @@ pub fn info_of(config: &ModelConfig, tokenizer: &Tokenizer, max_draft_tokens: u8
     })
 }
 
-/// What a model is called: as its file, or as the folder that it is in.
+/// Display name of a model: that of its file without extension, of its folder, or of its repository on the hub.
 pub fn name(path: Option<&Path>, built_in: &str) -> String {
     let Some(path) = path else { return built_in.to_owned() };
-    // All safetensors of the hub have the same name.
+    // All safetensors files of the hub have the same name.
     let is_nameless = path.file_name().is_some_and(|name| name == "model.safetensors");
     let named = if is_nameless { path.parent().unwrap_or(path) } else { path };
     if let Some(name) = hub::name_of_snapshot(named) {
@@ -299,7 +299,7 @@ pub fn name(path: Option<&Path>, built_in: &str) -> String {
     name.map_or_else(|| built_in.to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// What a session needs to know of a draft.
+/// Description of a draft for sessions, without its heads.
 pub fn draft_info(draft: &Model, tokenizer: &Tokenizer) -> Result<DraftInfo, PairError> {
     let config = draft.config();
     check_vocabulary("draft model", config.vocab_size, tokenizer)?;
@@ -311,10 +311,10 @@ pub fn draft_info(draft: &Model, tokenizer: &Tokenizer) -> Result<DraftInfo, Pai
     })
 }
 
-/// Heads as sessions use them.
+/// Converts heads from their file for use in sessions.
 ///
 /// # Errors
-/// If their numbers are none that score anything.
+/// If numbers are missing or not finite, or if there is a wrong number of them.
 pub fn heads(file: &HeadsFile) -> Result<Arc<Heads>, HeadError> {
     let head = |head: &Option<LinearHead>| {
         let seeing = |head: &LinearHead| Head::seeing(head.weights.clone(), head.bias, head.token.clone());
@@ -323,7 +323,7 @@ pub fn heads(file: &HeadsFile) -> Result<Arc<Heads>, HeadError> {
     Ok(Arc::new(Heads { gate: head(&file.gate)?, stop: head(&file.stop)?, threshold: file.metadata.tau }))
 }
 
-/// Leaves a model of so many rows the tokens of a tokenizer, by `cut`.
+/// Cuts a model of `rows` rows to the tokens of a tokenizer, by calling `cut`.
 fn fit(
     what: &'static str,
     path: Option<&Path>,
@@ -338,7 +338,8 @@ fn fit(
     cut(tokens).map_err(|error| failure(what, path, error))
 }
 
-/// Sessions compare distributions over the tokens: a row more at one end is another distribution.
+/// Fails unless model and tokenizer have equally many tokens: with an extra row at one end, the distributions that a
+/// session compares would differ.
 fn check_vocabulary(what: &'static str, model: usize, tokenizer: &Tokenizer) -> Result<(), PairError> {
     let tokenizer = tokenizer.vocab_size();
     if tokenizer == model { Ok(()) } else { Err(PairError::Vocabulary { what, model, tokenizer }) }

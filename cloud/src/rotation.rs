@@ -1,11 +1,11 @@
-//! Lines that are served in turn.
+//! Queues that are served in turn.
 
 use std::collections::VecDeque;
 
-/// What waits, in a line for each whose it is. Who has much waiting keeps only itself waiting.
+/// Waiting items in one queue for each owner. Queues take turns, so an owner with many items delays only itself.
 #[derive(Debug)]
 pub(crate) struct Rotation<K, T> {
-    /// The first is served next. None is empty.
+    /// Queues with their owners, the next to be served first. None of them is empty.
     lines: VecDeque<(K, VecDeque<T>)>,
 }
 
@@ -20,12 +20,12 @@ impl<K: PartialEq + Copy, T> Rotation<K, T> {
         self.lines.is_empty()
     }
 
-    /// How many wait, in all lines.
+    /// Number of waiting items, over all queues.
     pub(crate) fn len(&self) -> usize {
         self.lines.iter().map(|(_, line)| line.len()).sum()
     }
 
-    /// At the end of a line; who had none is served after all others.
+    /// Appends an item to its owner's queue. A new queue is served after all others.
     pub(crate) fn push(&mut self, whose: K, item: T) {
         match self.lines.iter_mut().find(|(key, _)| *key == whose) {
             Some((_, line)) => line.push_back(item),
@@ -33,7 +33,7 @@ impl<K: PartialEq + Copy, T> Rotation<K, T> {
         }
     }
 
-    /// The first of the line that is next, and whose it is. The rest of that line is served after all others.
+    /// Takes the first item of the next queue, with its owner. The rest of that queue moves to the end.
     pub(crate) fn pop(&mut self) -> Option<(K, T)> {
         let (whose, mut line) = self.lines.pop_front()?;
         let item = line.pop_front()?;
@@ -48,7 +48,7 @@ impl<K: PartialEq + Copy, T> Rotation<K, T> {
         self.lines.iter().flat_map(|(_, line)| line)
     }
 
-    /// Keeps only some.
+    /// Keeps only the items for which `stays` is true.
     pub(crate) fn retain(&mut self, stays: impl Fn(&T) -> bool) {
         self.lines.iter_mut().for_each(|(_, line)| line.retain(&stays));
         self.lines.retain(|(_, line)| !line.is_empty());
@@ -68,7 +68,7 @@ mod tests {
         rotation.retain(|item| *item != 5 && *item != 2);
         assert_eq!(rotation.len(), 5);
         assert_eq!(rotation.pop(), Some(('a', 1)));
-        // Who comes back has lost its turn.
+        // An owner that comes back has lost its turn.
         rotation.push('d', 8);
         rotation.push('a', 1);
         let rest: Vec<(char, i32)> = std::iter::from_fn(|| rotation.pop()).collect();

@@ -1,4 +1,4 @@
-//! Drives one session: state machine, engine, time limits; over one connection after another.
+//! Driver of one session: state machine, engine and time limits, over one connection after another.
 
 use std::{future::Future, net::IpAddr, pin::Pin, time::Duration};
 
@@ -22,20 +22,20 @@ use crate::{
 
 pub(crate) mod in_process;
 
-/// Bounds on a session.
+/// Time limits and permissions of a session.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// How long a connection may take to say Hello.
+    /// Time limit for the Hello of a new connection.
     pub hello: Duration,
-    /// How long a connection may stay silent while nothing runs for it.
+    /// Longest silence of a connection while nothing runs for it.
     pub idle: Duration,
-    /// How long the peer may take to accept a message.
+    /// Time limit for the peer to accept a message.
     pub write: Duration,
-    /// How long a session waits, with its slot, for an edge that has lost the connection; in whole seconds.
+    /// Time for which a session without a connection keeps its slot, in whole seconds.
     pub detached: Duration,
-    /// How old a session may get.
+    /// Longest age of a session.
     pub lifetime: Duration,
-    /// Whether generations may ask for evidence, the target's distribution at each judged draft.
+    /// Permission to ask for evidence, the target's distribution at each judged draft.
     pub evidence: bool,
 }
 
@@ -52,18 +52,18 @@ impl Default for Limits {
     }
 }
 
-/// What the log says with every line about a session: a number, and who is at the other end.
+/// Tracing span of a session: its number and the address of the peer.
 pub(crate) fn span(slot: &TargetSlot, peer: IpAddr) -> Span {
     tracing::info_span!("session", id = slot.id(), %peer)
 }
 
-/// Bytes up to which a frame is expected to be read quickly: rounds of the usual schemes have fewer.
+/// Size of a frame, in bytes, up to which decoding is expected to be quick: rounds of the usual schemes are smaller.
 const USUAL_FRAME: usize = 2048;
 
-/// What runs for a session, one at a time.
+/// Asynchronous work of a session; at most one at a time.
 type Work<'a> = Pin<Box<dyn Future<Output = Done> + Send + 'a>>;
 
-/// What became of it.
+/// Result of a session's work.
 enum Done {
     /// A pass of the target.
     Judged(Result<Judgement, TargetError>),
@@ -71,7 +71,7 @@ enum Done {
     Drafted(Option<Drafter>, Vec<u32>),
 }
 
-/// Has the server's own draft model guess. Returns the model unless it failed or has no free slot.
+/// Drafts with the server's own draft model. Returns the model unless it failed or has no free slot.
 async fn draft(drafter: Option<Drafter>, slot: &TargetSlot, wanted: OwnDrafts) -> (Option<Drafter>, Vec<u32>) {
     let Some(mut drafter) = drafter.or_else(|| slot.drafter()) else { return (None, Vec::new()) };
     match drafter.draft(&wanted).await {
@@ -83,29 +83,29 @@ async fn draft(drafter: Option<Drafter>, slot: &TargetSlot, wanted: OwnDrafts) -
     }
 }
 
-/// What all sessions of a server share.
+/// Parts of a server that all its sessions share.
 #[derive(Debug, Clone)]
 pub struct Host {
-    /// Runs their passes.
+    /// Target that runs the sessions' passes.
     pub engine: Target,
-    /// Those that can be resumed.
+    /// Open sessions, which can be resumed.
     pub sessions: Sessions,
-    /// What they need to know of the target.
+    /// Description of the target for the sessions.
     pub target: TargetInfo,
-    /// Bounds on each.
+    /// Time limits and permissions of each session.
     pub limits: Limits,
     /// Becomes true when the server stops.
     pub stopping: watch::Receiver<bool>,
 }
 
-/// The engine has no slot.
+/// Error of an engine without a free slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{FULL}")]
 pub(crate) struct Full;
 
 impl Host {
-    /// Serves a connection from `peer`: its first frame says whether it goes on with a session or begins one. What
-    /// `waiting` holds is let go when it has said so.
+    /// Serves a connection from `peer`. Its first frame either resumes a session or begins one. `waiting` is dropped
+    /// when that frame has come.
     pub async fn converse(self, mut wire: Wire, peer: IpAddr, waiting: impl Send) {
         let limits = self.limits;
         if *self.stopping.borrow() {
@@ -117,7 +117,7 @@ impl Host {
             Err(_) => return wire.refuse(ErrorCode::Idle, SILENT, limits.write).await,
         };
         drop(waiting);
-        // Longer ones are no Resume, and are decoded where that may take long.
+        // Longer frames are no Resume; the session decodes them where blocking is allowed.
         if first.len() <= USUAL_FRAME
             && let Ok(Frame::Resume(resume)) = Frame::decode(&first)
         {
@@ -147,7 +147,7 @@ impl Host {
         run(entry, slot, target, limits, wire.with_first(first), stopping).instrument(span).await;
     }
 
-    /// A slot of the target for a client, perhaps that of a session that nobody has come back to.
+    /// Takes a slot of the target for a client. If none is free, a detached session is asked to give way.
     pub(crate) async fn slot(&self, client: IpAddr) -> Result<TargetSlot, Full> {
         let mut slot = self.engine.slot();
         if slot.is_none() {
@@ -167,9 +167,9 @@ const FULL: &str = "The server has no place for another session; try again in a 
 const TAKEN_OVER: &str = "Another connection goes on with the session.";
 pub(crate) const EXPIRED: &str = "The session is as old as one may get; begin a new one.";
 
-/// Runs a session until it closes, nobody comes back to it, or `stopping` becomes true.
+/// Runs a session until it closes, stays detached for too long, or `stopping` becomes true.
 ///
-/// The slot is given up before the entry: who waits for the entry to go wants the slot.
+/// The slot is dropped before the entry: a caller that waits for the entry to be removed wants the slot.
 pub async fn run(
     mut entry: Entry,
     slot: TargetSlot,
@@ -189,10 +189,10 @@ pub async fn run(
     let (mut drafter, mut drafts_itself) = (None, true);
     let mut asked = time::Instant::now();
     let mut habit = Habit::of(entry.address());
-    // The next pass waits for guesses: since when, and until when.
+    // Start and end of the time for which the next pass is held for guesses.
     let mut hold: Option<(time::Instant, time::Instant)> = None;
     let expiry = time::Instant::now() + limits.lifetime;
-    // When something was heard last, or the connection was lost.
+    // Time of the last frame, of the last finished work, or of the loss of the connection.
     let mut heard = time::Instant::now();
     let mut end: Option<(ErrorCode, &str)> = None;
     loop {
@@ -222,7 +222,8 @@ pub async fn run(
                     if let Some((since, _)) = hold.take() {
                         slot.metrics().sessions.held.observe((asked - since).as_secs_f64());
                     }
-                    // What reads a text from its beginning. The server's own draft model reads it meanwhile.
+                    // This pass reads a text from its beginning; the server's own draft model reads it at the same
+                    // time.
                     if next.forward.keep == 0 && session.may_draft() {
                         if drafter.is_none() {
                             drafter = slot.drafter();
@@ -246,7 +247,7 @@ pub async fn run(
                 }
             }
         }
-        // What is cancelled is not computed.
+        // Stops the pass of a cancelled generation.
         if !session.is_generating() {
             slot.rest();
             if session.abandon_pass() {
@@ -287,7 +288,7 @@ pub async fn run(
                     }
                     Done::Judged(Ok(judgement)) => {
                         session.pass_took(asked.elapsed());
-                        // Decodes the round that is next, if that waits already.
+                        // This may decode the next round, if its draft has already arrived.
                         habit.run(false, || session.handle_judgement(judgement)).await;
                     }
                     Done::Judged(Err(error)) => {
@@ -330,7 +331,7 @@ pub async fn run(
     }
 }
 
-/// The next frame; without a connection, never.
+/// Receives the next frame; without a connection, never completes.
 async fn received(wire: &mut Option<Wire>) -> Option<Vec<u8>> {
     match wire {
         Some(wire) => wire.incoming.next().await,
@@ -338,7 +339,7 @@ async fn received(wire: &mut Option<Wire>) -> Option<Vec<u8>> {
     }
 }
 
-/// What became of the work under way; without any, never.
+/// Waits for the work under way; without any, never completes.
 async fn finished(work: &mut Option<Work<'_>>) -> Done {
     match work {
         Some(work) => work.await,
@@ -346,7 +347,7 @@ async fn finished(work: &mut Option<Work<'_>>) -> Done {
     }
 }
 
-/// Until a held pass has waited long enough; if none is held, never.
+/// Waits until the held pass has waited long enough; if none is held, never completes.
 async fn held(hold: Option<(time::Instant, time::Instant)>) {
     match hold {
         Some((_, until)) => time::sleep_until(until).await,
@@ -354,7 +355,7 @@ async fn held(hold: Option<(time::Instant, time::Instant)>) {
     }
 }
 
-/// Until the server stops.
+/// Waits until the server stops.
 pub(crate) async fn stopped(stopping: &mut watch::Receiver<bool>) {
     let _ = stopping.wait_for(|stopping| *stopping).await;
 }

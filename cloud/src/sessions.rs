@@ -1,9 +1,9 @@
-//! The sessions, by name and by the address of who began them.
+//! Open sessions of a server, indexed by session id and counted by client address.
 //!
-//! A session keeps its place with a connection or without. Those that have lost theirs (detached) give way, the one
-//! that has waited for longest first: to a newcomer from their own address if that has as many sessions as it may, to
-//! anybody when the engine has no slot left, and to each other when they are more than half of what the server holds.
-//! Who comes back to a session that gave way begins another, with the text as far as it has come.
+//! A session keeps its slot with or without a connection. A session that has lost its connection is *detached*, and
+//! detached sessions give way, longest detached first: to a new session from the same address when that address is at
+//! its limit, to any new session when the engine has no free slot, and to each other when more than half of all seats
+//! are detached. An edge that returns to a session that gave way opens another one and sends the text so far.
 
 use std::{
     collections::HashMap,
@@ -24,13 +24,13 @@ use crate::{
     wire::Wire,
 };
 
-/// What who comes back to no session is told.
+/// Text of the error sent to an edge that tries to resume an unknown session.
 pub(crate) const UNKNOWN: &str = "There is no such session: it waited too long, or the server was restarted.";
-/// How long that may take.
+/// Time limit for sending that error.
 const LAST_WORD: Duration = Duration::from_secs(10);
-/// How long a session that is asked to give way may take.
+/// Longest wait for a session that was asked to give way.
 const GIVING_WAY: Duration = Duration::from_millis(80);
-/// Visits that wait at one door. Who has a session's secret and comes more often than it answers is sent away.
+/// Capacity of a session's queue of visits. A resuming connection is refused when the queue is full.
 const VISITS: usize = 4;
 
 /// All sessions of a server; clones share them.
@@ -41,57 +41,57 @@ pub struct Sessions {
 
 #[derive(Debug)]
 struct Shared {
-    /// How many of them may be detached.
+    /// Number of sessions that may be detached at a time: half of the seats.
     most_detached: usize,
     limits: AddressLimits,
     doors: Mutex<HashMap<[u8; 16], Door>>,
-    /// Told when a session ends.
+    /// Notified when a session ends.
     left: Notify,
 }
 
-/// How a session is reached.
+/// Channel to a running session, with the secret that a resuming edge must show.
 #[derive(Debug)]
 struct Door {
     secret: [u8; 16],
     visits: mpsc::Sender<Visit>,
-    /// Of who began it.
+    /// Address of the client that opened the session, as [`subnet`] gives it.
     address: IpAddr,
     detached: Option<Detached>,
 }
 
-/// Waits for somebody to come back. Ordered by who gives way first: those with nothing under way, then those who have
-/// waited for longest.
+/// State of a session without a connection. Orders sessions by which gives way first: those that generate nothing, then
+/// those detached for longest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Detached {
     is_generating: bool,
     since: Instant,
 }
 
-/// There can be no session.
+/// Reason why a session cannot be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoSession {
-    /// The address has as many as it may.
+    /// The address holds as many sessions as it may.
     #[error("Your address has {0} sessions here, as many as it may; end one, or try again later.")]
     Address(usize),
-    /// The operating system has no randomness for the secret.
+    /// The operating system has no randomness for the ticket.
     #[error("The server has no randomness: {0}.")]
     Randomness(#[from] getrandom::Error),
 }
 
-/// Who comes to a session's door.
+/// Message to a running session.
 #[derive(Debug)]
 pub enum Visit {
-    /// An edge that has shown the ticket, over another connection.
+    /// Another connection whose edge has shown the session's ticket.
     Resume(Resume, Wire),
-    /// Somebody needs the slot.
+    /// Request to end, because another session needs the slot.
     GiveWay,
 }
 
-/// A session's own entry among them; taken out when dropped.
+/// Registration of one session; dropping it removes the session.
 #[derive(Debug)]
 pub struct Entry {
     sessions: Sessions,
-    /// There until dropped.
+    /// Permit of the address; `None` only while the entry is dropped.
     permit: Option<AddressPermit>,
     address: IpAddr,
     ticket: Ticket,
@@ -99,15 +99,15 @@ pub struct Entry {
 }
 
 impl Default for Sessions {
-    /// As many as anyone likes.
+    /// Sessions without any limit.
     fn default() -> Self {
         Self::new(usize::MAX, 0)
     }
 }
 
 impl Sessions {
-    /// At most `seats` at a time, which whoever gives them slots sees to, and `per_address` of one address; 0 is no
-    /// limit.
+    /// Sessions of a server with `seats` slots, of which one address may hold `per_address` (0: no limit). `seats` only
+    /// sets how many sessions may be detached; the caller hands out the slots.
     pub fn new(seats: usize, per_address: usize) -> Self {
         let shared = Shared {
             most_detached: seats.div_ceil(2),
@@ -118,10 +118,11 @@ impl Sessions {
         Self { shared: Arc::new(shared) }
     }
 
-    /// An entry under a new ticket; a detached session of the same address gives way to it if need be.
+    /// Registers a session under a new ticket. If the address is at its limit, one of its detached sessions is asked to
+    /// give way first.
     ///
     /// # Errors
-    /// [`NoSession`] if the address has no permit, or no randomness.
+    /// [`NoSession`] if the address is at its limit, or the operating system has no randomness.
     pub async fn open(&self, address: IpAddr) -> Result<Entry, NoSession> {
         match self.open_now(address) {
             Err(NoSession::Address(_)) => {
@@ -133,10 +134,10 @@ impl Sessions {
         }
     }
 
-    /// The same without waiting for anyone to give way.
+    /// Registers a session without waiting for another to give way.
     ///
     /// # Errors
-    /// As for [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub fn open_now(&self, address: IpAddr) -> Result<Entry, NoSession> {
         let limits = &self.shared.limits;
         let permit = limits.take(address).ok_or(NoSession::Address(limits.limit()))?;
@@ -149,11 +150,11 @@ impl Sessions {
         Ok(Entry { sessions: self.clone(), permit: Some(permit), address, ticket, visits })
     }
 
-    /// Takes a connection to its session. If there is none of this name, or the secret is another's, the connection
-    /// comes back.
+    /// Hands a connection to the session that its ticket names. Returns the connection if the ticket is unknown, the
+    /// secret is wrong, or the session's queue is full.
     pub fn resume(&self, resume: Resume, wire: Wire) -> Result<(), Wire> {
         let doors = self.doors();
-        // How long a refusal takes says nothing of the secret.
+        // Compared in constant time, so that the time of a refusal reveals nothing about the secret.
         let door = doors.get(&resume.ticket.id).filter(|door| door.secret.ct_eq(&resume.ticket.secret).into());
         let Some(door) = door else { return Err(wire) };
         door.visits.try_send(Visit::Resume(resume, wire)).map_err(|error| match error.into_inner() {
@@ -162,7 +163,7 @@ impl Sessions {
         })
     }
 
-    /// Has a detached session end, if there is one, and waits until one has.
+    /// Asks a detached session to end, if there is one, and waits briefly until a session has ended.
     pub async fn free_a_slot(&self) {
         self.make_room(|_| true).await;
     }
@@ -174,18 +175,18 @@ impl Sessions {
         }
     }
 
-    /// How many there are.
+    /// Number of registered sessions.
     pub fn count(&self) -> usize {
         self.doors().len()
     }
 
-    /// Nothing is left half done under this lock, whoever panics.
+    /// Locks the sessions, even after a panic, since no update can be interrupted halfway.
     fn doors(&self) -> MutexGuard<'_, HashMap<[u8; 16], Door>> {
         self.shared.doors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Tells the detached session among those of `of` that is to give way first. Whether there was one that can be told.
+/// Asks the first session to give way among the detached ones that `of` selects. Returns true if one was asked.
 fn dismiss(doors: &HashMap<[u8; 16], Door>, of: impl Fn(&Door) -> bool) -> bool {
     let detached = doors.values().filter(|door| of(door)).filter_map(|door| Some((door.detached?, &door.visits)));
     let first = detached.min_by_key(|&(detached, _)| detached);
@@ -198,28 +199,28 @@ impl Entry {
         self.address
     }
 
-    /// What the session can be resumed with.
+    /// Ticket with which an edge can resume the session.
     pub fn ticket(&self) -> Ticket {
         self.ticket
     }
 
-    /// Who comes next.
+    /// Waits for the next visit.
     pub async fn visit(&mut self) -> Visit {
         match self.visits.recv().await {
             Some(visit) => visit,
-            // The door outlives this: nobody closes it.
+            // The sender is in the map until this entry is dropped, so the channel stays open.
             None => std::future::pending().await,
         }
     }
 
-    /// Says that the session has a connection.
+    /// Marks the session as connected.
     pub fn attach(&self) {
         if let Some(door) = self.sessions.doors().get_mut(&self.ticket.id) {
             door.detached = None;
         }
     }
 
-    /// Says that it has none, and whether a generation is under way.
+    /// Marks the session as detached; `is_generating` if a generation is under way.
     pub fn detach(&self, is_generating: bool) {
         let mut doors = self.sessions.doors();
         let Some(door) = doors.get_mut(&self.ticket.id) else { return };
@@ -236,10 +237,10 @@ impl Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         self.sessions.doors().remove(&self.ticket.id);
-        // Before anyone is told that there is one.
+        // Returned before the waiting callers are notified.
         self.permit = None;
         self.sessions.shared.left.notify_waiters();
-        // Who has come to the door and was not let in before the session ended.
+        // Refuses connections that arrived but were not taken over before the session ended.
         while let Ok(visit) = self.visits.try_recv() {
             if let Visit::Resume(_, wire) = visit {
                 tokio::spawn(wire.refuse(ErrorCode::UnknownSession, UNKNOWN, LAST_WORD));

@@ -13,7 +13,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Joins what comes and what goes, a frame an item.
+    /// Joins the stream of incoming frames and the sink of outgoing ones; each item is one frame.
     pub fn new<Outgoing: Sink<Vec<u8>> + Send + 'static>(
         incoming: impl Stream<Item = Vec<u8>> + Send + 'static,
         outgoing: Outgoing,
@@ -26,12 +26,12 @@ impl Wire {
         Self::new(stream::empty(), futures_util::sink::drain())
     }
 
-    /// Whether the peer took the message in time.
+    /// Sends a message; returns false if the peer did not take it within the time limit.
     pub(crate) async fn send(&mut self, bytes: Vec<u8>, within: Duration) -> bool {
         matches!(time::timeout(within, self.outgoing.send(bytes)).await, Ok(Ok(())))
     }
 
-    /// Tells the peer why the connection ends, and ends it.
+    /// Sends the reason why the connection ends, and closes it.
     pub(crate) async fn refuse(mut self, code: ErrorCode, text: &str, within: Duration) {
         let error = ErrorFrame { generation: 0, code, text: text.to_owned() };
         if self.send(Frame::Error(error).encode(), within).await {
@@ -39,7 +39,7 @@ impl Wire {
         }
     }
 
-    /// The same before a frame has been taken from it.
+    /// Puts a frame that was already received back in front of the incoming ones.
     pub(crate) fn with_first(self, bytes: Vec<u8>) -> Self {
         let Self { incoming, outgoing } = self;
         Self { incoming: Box::pin(stream::iter([bytes]).chain(incoming)), outgoing }

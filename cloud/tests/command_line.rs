@@ -52,7 +52,7 @@ fn a_gate_is_trained_again_to_the_same_bytes() {
     let bytes = fs::read(&file).unwrap();
     let output = outrider(&[&arguments[..], &["--json"]].concat());
     assert_eq!(fs::read(&file).unwrap(), bytes);
-    // Without a terminal progress is lines.
+    // Without a terminal, progress is shown in lines.
     assert!(String::from_utf8_lossy(&output.stderr).lines().any(|line| line == "drafting and judging: 24 of 24"));
     let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
     assert_eq!((&report["lambda"], &report["texts"], &report["seed"]), (&1.5.into(), &24.into(), &1.into()));
@@ -66,7 +66,7 @@ fn a_gate_is_trained_again_to_the_same_bytes() {
     assert!(complaint(&["train-gate", "--out", "/nowhere/gate.safetensors"]).contains("no folder /nowhere"));
 }
 
-/// One item of each kind, what is there already, and what is not.
+/// One item of each kind, one that is there already, and one that does not exist.
 #[cfg(feature = "papers")]
 #[test]
 fn reproduce_gives_an_item_once() {
@@ -79,7 +79,7 @@ fn reproduce_gives_an_item_once() {
     let out = folder.to_str().unwrap();
     let printed = stdout(&outrider(&["reproduce", "tk-slt", "table-1", "--out", out]));
     assert!(printed.contains("| 0.8 | 14 | 6 | 4 | 2 | 1 |"), "{printed}");
-    // Of our pair what the paper says of its own: at T = 0 alpha falls with K, at T = 1 it grows.
+    // For this pair, the trend that the paper reports: at T = 0 alpha falls with K, at T = 1 it grows.
     let measured = ["reproduce", "tk-slt", "figure-3", "--prompts", "2", "--out", out];
     let first = outrider(&measured);
     let numbers: Value = serde_json::from_slice(&fs::read(folder.join("tk-slt-figure-3.json")).unwrap()).unwrap();
@@ -107,7 +107,7 @@ fn theory_names_its_symbols() {
     }
 }
 
-/// The digits that the papers print. Of the stars of Table I, (0.4, 0.4) has none in the paper: see `theory::tk_slt`.
+/// Digits as the papers print them. Of the stars in Table I, (0.4, 0.4) has none in the paper: see `theory::tk_slt`.
 #[cfg(feature = "papers")]
 #[test]
 fn theory_prints_the_papers_tables() {
@@ -133,7 +133,7 @@ fn theory_prints_the_papers_tables() {
             "8 1.00 (27.97) 0.98 (27.87) 0.94 (27.54) 0.83 (26.66) 0.57 (24.56) 0.08 (20.62)",
         ],
     );
-    // The gaps reach what the text of SPRINTER says that they do not exceed: 1 token, and t_d = 0.1.
+    // The gaps reach the bounds in SPRINTER's text: 1 token, and t_d = 0.1.
     below("SPRINTER, Figure 5:", &["eta_TP \\ eta_FP 0 0.5 gap", "0.0 0.000 0.000 0.000"]);
     assert!(lines.contains(&"1.0 5.000 6.000 1.000".to_owned()), "{printed}");
     below("SPRINTER, Figure 6:", &["eta_TP \\ eta_FP 0 0.5 gap", "0.0 0.100 0.100 0.000"]);
@@ -226,7 +226,7 @@ fn every_rule_on_the_list_can_be_chosen() {
     }
 }
 
-/// Five standard deviations: by chance this fails once in more than a million seeds, and the seed stays the same.
+/// Five standard deviations: by chance this fails once in more than a million seeds, and the seed is fixed.
 #[cfg(feature = "papers")]
 #[test]
 fn what_is_explained_agrees_with_what_is_measured() {
@@ -252,7 +252,7 @@ fn what_is_explained_agrees_with_what_is_measured() {
                 let parts = number("/resamplingRate/bound/discrepancy").unwrap()
                     + number("/resamplingRate/bound/distortion").unwrap();
                 assert!((bound - parts).abs() < 1e-9);
-                // The target's probabilities travel as f32.
+                // The target's probabilities are sent as f32.
                 assert!(expected <= bound + 1e-4, "{rule} {scheme}: {expected} {bound}");
                 assert!(
                     resampled <= bound + 5.0 * deviation * judged_per_round,
@@ -262,7 +262,7 @@ fn what_is_explained_agrees_with_what_is_measured() {
             None => assert!(rule != "exact" || scheme == "coupled"),
         }
         assert_eq!(number("/divergence").is_some(), rule != "exact");
-        // The closed form knows nothing of how positions differ; it is near, no more.
+        // The closed form ignores differences between positions, so it only comes near.
         let [expected, seen] = ["predicted", "measured"].map(|key| number(&format!("/tokensPerRound/{key}")).unwrap());
         assert!((expected / seen - 1.0).abs() < 0.2, "{rule} {scheme}: {expected} {seen}");
         assert!(number("/speedup/measured").unwrap() > 0.0 && number("/speedup/predicted").unwrap() > 0.0);
@@ -412,7 +412,7 @@ fn settings_that_cannot_be_get_a_sentence() {
     let line = complaint(&["serve", "--tls-cert", tokens.to_str().unwrap()]);
     assert!(line.contains("--tls-key"), "{line}");
     for (memory, part) in [("10", "does not hold 2 tokens"), ("900TiB", "that this machine has")] {
-        // Where the system does not say how much it has, nobody can know.
+        // Only Linux reports the size of the memory here.
         if cfg!(target_os = "linux") || memory == "10" {
             let line = complaint(&["serve", "--listen", "127.0.0.1:0", "--kv-memory", memory]);
             assert!(line.contains("--kv-memory") && line.contains(part), "{line}");
@@ -438,7 +438,7 @@ fn verify_passes_are_measured_beside_reading_the_weights() {
     let text = stdout(&outrider(&["bench", "verify", "--repeats", "1", "--json"]));
     let report: Value = serde_json::from_str(&text).unwrap();
     assert_eq!((&report["device"], &report["models"][0]["model"]), (&"cpu".into(), &"pair".into()));
-    // The CPU beside itself.
+    // The CPU is compared with itself.
     assert_eq!(
         (&report["correctness"]["otherGreedy"], &report["correctness"]["largestError"]),
         (&0.into(), &0.0.into())

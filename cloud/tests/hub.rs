@@ -28,18 +28,18 @@ use serde_json::{Value, json};
 const DRAFT: &[u8] = include_bytes!("../../pair/draft/draft-q8_0.gguf");
 const TARGET: &[u8] = include_bytes!("../../pair/target/target-f16.gguf");
 const PROMPT: &str = "Once upon a time";
-/// Whoever has it may read `me/gated`.
+/// Token that may read `me/gated`.
 const TOKEN: &str = "secret";
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
-/// The commit after it.
+/// Commit after the first one.
 const NEXT_COMMIT: &str = "89abcdef0123456789abcdef0123456789abcdef";
-/// Bytes after which a large file may be cut off.
+/// Number of bytes after which a large file may be cut off.
 const PIECE: usize = 1 << 20;
 
-/// Names of files, and their bytes.
+/// Files of a repository: names and bytes.
 type Files = Vec<(&'static str, Vec<u8>)>;
 
-/// A hub, until the process ends.
+/// A mock of the hub, which runs until the process ends.
 struct Hub {
     url: String,
     shared: Arc<Shared>,
@@ -50,20 +50,20 @@ struct Shared {
     commit: Mutex<&'static str>,
     /// Requests as method and path, with the range if there was one.
     requests: Mutex<Vec<String>>,
-    /// The tokens that were shown, one a request.
+    /// Token of each request.
     tokens: Mutex<Vec<Option<String>>>,
     /// True while files are cut off after a [`PIECE`], and the rest is refused.
     fails: AtomicBool,
-    /// Requests for paths with this text in them are answered with this status, so often.
+    /// Refusals: requests whose path contains this text get this status, this number of times.
     refusals: Mutex<Option<(&'static str, StatusCode, usize)>>,
-    /// The name of a file that lies elsewhere, the address there, and true if the redirect says its version.
+    /// Name of a file that is stored elsewhere, its address there, and true if the redirect has its version.
     elsewhere: Mutex<Option<(&'static str, String, bool)>>,
-    /// The cache of who asks.
+    /// Folder of the clients' cache.
     home: PathBuf,
 }
 
 impl Shared {
-    /// Bytes that a download that goes on has kept.
+    /// Number of bytes that an interrupted download has kept.
     fn kept(&self, owner: &str, name: &str) -> usize {
         let blobs = fs::read_dir(self.home.join(format!("hub/models--{owner}--{name}/blobs")));
         let mut paths = blobs.into_iter().flatten().map(|entry| entry.unwrap().path());
@@ -73,7 +73,7 @@ impl Shared {
 }
 
 impl Hub {
-    /// `name` is that of its visitors' cache, which is empty.
+    /// Starts a hub; `name` is that of its clients' cache, which is empty.
     fn start(name: &str, repositories: Vec<(&'static str, Files)>) -> Self {
         let repositories = Mutex::new(repositories.into_iter().collect());
         let home = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -101,7 +101,7 @@ impl Hub {
         Self { url, shared }
     }
 
-    /// Runs the command for a visitor.
+    /// Runs the command with this hub and its cache.
     fn outrider(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_outrider"));
         for variable in ["HF_TOKEN", "HF_HUB_OFFLINE"] {
@@ -111,7 +111,7 @@ impl Hub {
         command.envs(environment.iter().copied()).output().unwrap()
     }
 
-    /// Ids of a text.
+    /// Ids of a generated text.
     fn ids(&self, pair: &[&str], environment: &[(&str, &str)]) -> Value {
         let arguments = [&["generate", "--local", "--json", "--max-tokens", "16"], pair, &[PROMPT]].concat();
         let output = self.outrider(&arguments, environment);
@@ -119,19 +119,19 @@ impl Hub {
         serde_json::from_slice::<Value>(&output.stdout).unwrap()["tokenIds"].clone()
     }
 
-    /// The last line that a failing run says.
+    /// Last line that a failing run writes.
     fn complaint(&self, pair: &[&str], environment: &[(&str, &str)]) -> String {
         let output = self.outrider(&[&["generate", "--local"], pair, &[PROMPT]].concat(), environment);
         assert!(!output.status.success());
         String::from_utf8(output.stderr).unwrap().trim_end().lines().last().unwrap().to_owned()
     }
 
-    /// What was asked for since the last time.
+    /// Requests since the last call.
     fn requests(&self) -> Vec<String> {
         std::mem::take(&mut *self.shared.requests.lock().unwrap())
     }
 
-    /// The tokens that were shown since the last time, each once.
+    /// Tokens of the requests since the last call, each once.
     fn tokens(&self) -> Vec<Option<String>> {
         let mut tokens = std::mem::take(&mut *self.shared.tokens.lock().unwrap());
         tokens.sort();
@@ -139,7 +139,7 @@ impl Hub {
         tokens
     }
 
-    /// Has files of this name lie at another address from now on.
+    /// Redirects requests for files of this name to another address from now on.
     fn move_file(&self, name: &'static str, address: &str, says_version: bool) {
         *self.shared.elsewhere.lock().unwrap() = Some((name, address.to_owned(), says_version));
     }
@@ -167,7 +167,8 @@ async fn answer(State(hub): State<Arc<Shared>>, method: Method, uri: Uri, header
             let siblings: Vec<Value> = files.iter().map(|(file, _)| json!({ "rfilename": file })).collect();
             axum::Json(json!({ "id": name, "sha": commit, "siblings": siblings })).into_response()
         }
-        // Once more to the same host, which clients that forget where they came from show their token.
+        // Redirects to the same host again, where a client that compares only the last two addresses would send its
+        // token.
         ["cdn", ref rest @ ..] => (StatusCode::FOUND, [("location", format!("/{}", rest.join("/")))]).into_response(),
         [owner, name, "resolve", revision, ref file @ ..] if revision == COMMIT || revision == NEXT_COMMIT => {
             let file = file.join("/");
@@ -201,7 +202,7 @@ async fn answer(State(hub): State<Arc<Shared>>, method: Method, uri: Uri, header
             if first > 0 {
                 return StatusCode::INTERNAL_SERVER_ERROR.into_response();
             }
-            // The first piece is on its way before the connection ends.
+            // The first piece is sent before the connection ends.
             let cut = async {
                 tokio::time::sleep(Duration::from_millis(200)).await;
                 Err(std::io::Error::other("cut off"))
@@ -228,7 +229,7 @@ fn a_pair_of_the_hub_is_the_pair_of_its_files() {
     let asked = hub.requests();
     let of = |file: &str| asked.iter().filter(|request| request.ends_with(&format!("/{file}"))).count();
     assert_eq!([of("draft.gguf"), of("target.gguf"), of("README.md"), of("other.gguf")], [2, 2, 0, 0], "{asked:?}");
-    // Once is enough, for everybody who shares the cache.
+    // One download is enough for all that share the cache.
     let snapshot = hub.shared.home.join("hub/models--me--draft/snapshots").join(COMMIT);
     assert_eq!(fs::read(snapshot.join("draft.gguf")).unwrap(), DRAFT);
     assert_eq!(hub.ids(&pair, &[]), expected);
@@ -262,7 +263,7 @@ fn what_cannot_be_had_gets_a_sentence() {
     assert!(line.contains("me/other cannot be downloaded from http://127.0.0.1:9"), "{line}");
 }
 
-/// A checkpoint comes with what stands beside its weights, and is then a folder like any other.
+/// A checkpoint comes with the files beside its weights, and is then a folder like any other.
 #[test]
 fn a_checkpoint_comes_whole() {
     let config = include_bytes!("../../models/tests/golden/grouped.config.json").to_vec();
@@ -299,7 +300,7 @@ fn a_download_that_is_cut_off_is_resumed() {
     assert_eq!(fs::read(blob).unwrap(), vec![7; 5 * PIECE / 2]);
 }
 
-/// The hub sends downloads to other hosts, here another port, and these to themselves.
+/// The hub redirects downloads to other hosts, here another port, and these redirect to themselves.
 #[test]
 fn the_token_is_shown_to_the_hub_alone() {
     let files = || vec![("me/target", vec![("target.gguf", TARGET.to_vec())])];
@@ -331,7 +332,7 @@ fn a_hub_that_redirects_without_end_is_left() {
     assert!(line.contains("redirects more than 10 times"), "{line}");
 }
 
-/// A refusal for now is asked again after the pause that it names; one for good is not.
+/// A temporary refusal is repeated after the pause that it names; a permanent one is not.
 #[test]
 fn a_busy_hub_is_asked_again() {
     for (status, path) in [
@@ -349,7 +350,7 @@ fn a_busy_hub_is_asked_again() {
     assert!(line.contains("500 Internal Server Error") && hub.requests().len() == 1, "{line}");
 }
 
-/// A commit is taken whole or not at all.
+/// A commit is downloaded as a whole or not at all.
 #[test]
 fn a_new_commit_is_taken_whole() {
     let hub = Hub::start("hub-commit", vec![("me/draft", vec![("a.gguf", DRAFT.to_vec())])]);
@@ -380,7 +381,7 @@ fn a_file_in_a_folder_is_found_without_the_hub() {
     assert_eq!(fs::read(link).unwrap(), DRAFT);
 }
 
-/// Names that a hub gives become paths in the cache.
+/// Names from a hub become paths in the cache.
 #[test]
 fn a_hub_writes_nowhere_else() {
     let hub = Hub::start("hub-outside", vec![("me/draft", vec![("../../../../outside.gguf", DRAFT.to_vec())])]);

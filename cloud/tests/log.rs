@@ -1,4 +1,4 @@
-//! A log that nothing reads, or that cannot be written: the server serves on, and ends when it is told to.
+//! A log that nothing reads, or that cannot be written: the server keeps serving, and stops on request.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
@@ -16,15 +16,15 @@ use std::{
 
 use outrider_testing::process::Server;
 
-/// Lines that the flood causes; the queue holds 4,096.
+/// Number of lines that the flood causes; the queue holds 4,096.
 const LINES: usize = 6000;
-/// The addresses that cause them. Each has 10 lines of a kind in 10 seconds.
+/// Number of addresses that cause them. Each has 10 lines of a kind in 10 seconds.
 const ADDRESSES: usize = 1000;
-/// Requests on one connection.
+/// Number of requests on one connection.
 const BATCH: usize = 100;
-/// A text for each line, so that all lines are longer than 1 MB.
+/// Length of a text in each line, so that all lines together exceed 1 MB.
 const FILLER: usize = 200;
-/// The longest time that an answer may take on a busy machine.
+/// Longest time for a response on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn server(log: impl Into<Stdio>) -> Server {
@@ -32,7 +32,7 @@ fn server(log: impl Into<Stdio>) -> Server {
     Server::start(process::command().args(arguments).env("RUST_LOG", "debug").stderr(log)).unwrap()
 }
 
-/// Sends requests and returns the answers. The last request ends the connection.
+/// Sends requests and returns the responses. The last request ends the connection.
 fn exchange(server: &Server, requests: &str) -> String {
     let mut stream = TcpStream::connect(&server.address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -48,7 +48,7 @@ fn get(server: &Server, path: &str) -> String {
     answer
 }
 
-/// Has the server refuse pages of another site, each with a line of the log.
+/// Makes the server refuse pages of another site, each with a line of the log.
 fn flood(server: &Server) {
     let site = "a".repeat(FILLER);
     for first in (0..LINES).step_by(BATCH) {
@@ -66,21 +66,21 @@ fn flood(server: &Server) {
     }
 }
 
-/// The number of lines that `/metrics` says were dropped.
+/// Number of dropped lines that `/metrics` reports.
 fn dropped(server: &Server) -> usize {
     let metrics = get(server, "/metrics");
     let count = metrics.lines().find_map(|line| line.strip_prefix("outrider_log_lines_dropped_total "));
     count.unwrap().parse().unwrap()
 }
 
-/// Asks the server to stop, which takes `--grace` at most, and a moment for the log.
+/// Stops the server, which takes `--grace` at most, and a moment for the log.
 fn stop(mut server: Server) {
     server.terminate();
     let ended = server.ended_within(2 * PATIENCE);
     assert!(ended.is_some_and(|status| status.success()), "{ended:?}");
 }
 
-/// Floods the log of a server, which answers, has dropped lines, and stops when it is asked to.
+/// Floods the log of a server, which responds, has dropped lines, and stops on request.
 fn serves_on(server: Server) {
     flood(&server);
     get(&server, "/healthz");

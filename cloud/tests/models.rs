@@ -26,12 +26,12 @@ fn a_corrupt_target_is_named_with_what_is_wrong() {
     }
 }
 
-/// The built-in target with some of its bytes replaced wherever they stand.
+/// The built-in target with all occurrences of some bytes replaced.
 fn altered_target(name: &str, from: &str, to: &str) -> PathBuf {
     altered(TARGET, name, from, to)
 }
 
-/// A model with some of the bytes before its tensors replaced wherever they stand.
+/// A model with all occurrences of some bytes before its tensors replaced.
 fn altered(model: &[u8], name: &str, from: &str, to: &str) -> PathBuf {
     assert_eq!(from.len(), to.len());
     let mut bytes = model.to_vec();
@@ -44,7 +44,7 @@ fn altered(model: &[u8], name: &str, from: &str, to: &str) -> PathBuf {
     scratch(name, &bytes)
 }
 
-/// A model is read with its own tokenizer or not at all: with another it writes nonsense, and nobody is told.
+/// A model is read with its own tokenizer or not at all: with another it would write nonsense without a warning.
 #[test]
 fn a_model_without_its_tokenizer_is_refused() {
     let generate = |target: &PathBuf, more: &[&str]| -> Vec<String> {
@@ -59,14 +59,14 @@ fn a_model_without_its_tokenizer_is_refused() {
     let nameless = altered_target("nameless.gguf", "tokenizer.ggml.tokens", "tokenizer.ggml.tokenz");
     let line = complains(&nameless, &[]);
     assert!(line.contains("nothing says which tokenizer the target model") && line.contains("--tokenizer"), "{line}");
-    // A token of the draft's that this target calls otherwise, with the pair's tokenizer and without.
+    // A token of the draft that has another text in this target, with the pair's tokenizer and without.
     let renamed = altered_target("renamed.gguf", "<|endoftext|>", "<|EndOfText|>");
     let tokenizer = concat!(env!("CARGO_MANIFEST_DIR"), "/../pair/tokenizer.json");
     for more in [&[][..], &["--tokenizer", tokenizer]] {
         let line = complains(&renamed, more);
         assert!(line.contains("token 0 is") && line.contains("do not belong together"), "{line}");
     }
-    // With nothing said, the file's own vocabulary serves.
+    // Without an option, the file's own vocabulary is used.
     let whole = scratch("whole.gguf", TARGET);
     let ids = |target: &PathBuf, more: &[&str]| -> Value {
         let arguments = generate(target, more);
@@ -76,7 +76,8 @@ fn a_model_without_its_tokenizer_is_refused() {
     assert_eq!(ids(&whole, &[]), ids(&nameless, &["--tokenizer", tokenizer]));
 }
 
-/// Rows behind the last token, not as many at both ends, change nothing: in one process and over a socket.
+/// Padding rows after the last token, differing in number between both ends, change nothing: in one process and over a
+/// socket.
 #[test]
 fn a_padded_pair_writes_the_text_of_the_pair() {
     let ids = |place: &[&str], pair: [&PathBuf; 2]| -> Value {
@@ -97,7 +98,7 @@ fn a_padded_pair_writes_the_text_of_the_pair() {
     assert_eq!(ids(&["--server", &server.url], plain), expected, "who connects may have other rows");
 }
 
-/// An edge of a server needs a draft alone, and none of the built-in pair. A server needs both models.
+/// An edge of a server needs only a draft, and nothing of the built-in pair. A server needs both models.
 #[test]
 fn an_edge_drafts_with_its_own_file() {
     let rename = |name, bytes| altered(bytes, name, "<|endoftext|>", "<|EndOfText|>");
@@ -117,7 +118,7 @@ fn an_edge_drafts_with_its_own_file() {
     assert!(line.contains("for the built-in target model") && line.trim_end().ends_with("with --target"), "{line}");
 }
 
-/// What browsers are to load is read before anyone is told that it is served.
+/// The files for browsers are read before the server announces its address.
 #[test]
 fn a_server_checks_the_draft_that_it_gives_out() {
     let noise: Vec<u8> = (0..10_000u32).map(|i| (i.wrapping_mul(2_654_435_769) >> 24) as u8).collect();
@@ -133,7 +134,7 @@ fn a_server_checks_the_draft_that_it_gives_out() {
     assert!(line.contains("in several GGUF files, and browsers load one"), "{line}");
 }
 
-/// What `outrider check` finds of the built-in pair, and of files that make none.
+/// `outrider check` on the built-in pair, and on files that make no pair.
 #[test]
 fn a_pair_is_checked_before_it_is_served() {
     let draft = concat!(env!("CARGO_MANIFEST_DIR"), "/../pair/draft/draft-q8_0.gguf");
@@ -160,10 +161,10 @@ fn a_pair_is_checked_before_it_is_served() {
     {
         assert!(text.contains(said), "{said} in {text}");
     }
-    // A draft that is slower than the target is no help.
+    // A draft that is slower than the target does not pay.
     let slow = ["check", "--tokens", "32", "--draft-ms", "400", "--pass-ms", "40"];
     assert!(stdout(&outrider(&slow)).contains("not worth it"));
-    // One model drafting for itself is always right.
+    // One model drafting for itself is always accepted.
     let target = scratch("itself.gguf", TARGET);
     let target = target.to_str().unwrap();
     let itself = ["check", "--json", "--tokens", "32", "--draft", target, "--target", target];

@@ -1,6 +1,6 @@
-//! `outrider serve` and its clients as processes: in front of an engine, and when it is told to stop.
+//! `outrider serve` and its clients as processes: with an engine as the target, and at shutdown.
 //!
-//! The engine is a mock with the pair's target, so that a pass takes as long as a test wants it to.
+//! The engine is a mock with the pair's target, so that a test controls how long a pass takes.
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
 
@@ -44,7 +44,7 @@ const GREEDY: SamplingParameters = SamplingParameters { temperature: 0.0, top_k:
 const K_SQS: SchemeParameters =
     SchemeParameters::KSqs { support_size: 8, lattice_resolution: 100, code: Code::Enumerative };
 
-/// The pair's target behind an engine.
+/// Starts a mock engine with the pair's target.
 async fn engine() -> MockEngine {
     let pair = PairPaths::default();
     let target = pair.target().unwrap();
@@ -52,7 +52,7 @@ async fn engine() -> MockEngine {
     MockEngine::start(of_model(target), pair.tokenizer().unwrap(), context_length).await
 }
 
-/// What `outrider serve` is told of it.
+/// Arguments of `outrider serve` for an engine at this address.
 fn target(address: &str) -> [String; 4] {
     ["--target", &format!("openai:{address}"), "--tokenizer", TOKENIZER].map(str::to_owned)
 }
@@ -61,7 +61,7 @@ fn server(engine: &MockEngine) -> Server {
     start(&target(&engine.address).each_ref().map(String::as_str))
 }
 
-/// The greedy text that `outrider generate` prints as ids.
+/// Greedy text that `outrider generate` prints as ids.
 fn greedy(options: &[&str]) -> Vec<u64> {
     let tokens = TOKENS.to_string();
     let arguments = ["generate", "--json", "--temperature", "0", "--max-tokens", &tokens, PROMPT];
@@ -85,7 +85,7 @@ async fn a_users_guesses_reach_the_engines_workers() {
     assert!(proposer.store.messages.load(Ordering::Relaxed) > 10);
 }
 
-/// The last line that a failing run says on stderr; lines of the log may be before it.
+/// Last line that a failing run writes to standard error; lines of the log may precede it.
 fn last_words(arguments: &[&str]) -> String {
     let output = outrider(arguments);
     assert!(!output.status.success());
@@ -108,7 +108,7 @@ async fn an_operator_reads_why_an_engine_cannot_be_the_target() {
     engine.feel(Mood::KeepsQuiet);
     let line = words(&serve(&engine.address, &[]));
     assert!(line.contains("does not serve prompt log-probabilities") && line.contains("--target-logprobs 0"), "{line}");
-    // It is as the sentence says.
+    // The advice in the sentence works.
     let flags = target(&engine.address);
     let flags = flags.iter().map(String::as_str).chain(["--target-logprobs", "0"]);
     let server = start(&flags.collect::<Vec<_>>());
@@ -141,7 +141,7 @@ async fn a_user_reads_what_cannot_be_served_and_when_the_engine_fails() {
 
 type Answer = Option<Result<Message, tungstenite::Error>>;
 
-/// The next frame; `None` when the server has closed.
+/// Receives the next frame; `None` when the server has closed.
 async fn receive(socket: &mut (impl Stream<Item = Result<Message, tungstenite::Error>> + Unpin)) -> Option<Frame> {
     let message: Answer = time::timeout(Duration::from_secs(20), socket.next()).await.expect("the server answers");
     match message {
@@ -150,8 +150,8 @@ async fn receive(socket: &mut (impl Stream<Item = Result<Message, tungstenite::E
     }
 }
 
-/// A round is under way at the engine, which takes so long for it; then the server is told to stop. Gives what its
-/// client reads from then on, how long that took, and the server.
+/// Stops the server while a round is under way at the engine, which takes this long for it. Returns the frames that its
+/// client receives from then on, the time until the last of them, and the server.
 async fn stopped_in_a_round(pass: Duration) -> (Vec<Frame>, Duration, Server) {
     let engine = engine().await;
     let server = server(&engine);
@@ -188,7 +188,7 @@ async fn a_server_that_stops_finishes_the_round_and_says_so() {
     assert_eq!((error.generation, error.code), (0, ErrorCode::ShuttingDown));
     assert_eq!(error.text, "The server is stopping; come back.");
     assert!(took > pass - Duration::from_millis(500) && took < pass + Duration::from_secs(2), "{took:?}");
-    // Nobody is left to be waited for.
+    // The server has no session left to wait for.
     assert!(server.ended_within(Duration::from_secs(2)).expect("it ends").success());
 }
 

@@ -1,7 +1,7 @@
-//! Connections: how many an address may have, how long one may say nothing, and how they end.
+//! Connections: limits per address, time limits, and graceful shutdown.
 //!
-//! hyper's own loop over HTTP/1.1 and nothing that is told apart first: a session is a connection of its own anyway,
-//! and what waits for the version of a silent peer has no time limit.
+//! This is hyper's HTTP/1.1 connection, without detection of the version. A session has a connection of its own anyway,
+//! and hyper's detection has no time limit for a silent peer.
 
 use std::{
     convert::Infallible,
@@ -31,30 +31,31 @@ use crate::{
     log_limits::client_event,
 };
 
-/// Bounds on connections.
+/// Settings of all connections.
 #[derive(Debug, Clone)]
 pub struct Connections {
-    /// Encrypts them, if given.
+    /// TLS configuration; connections are encrypted if it is given.
     pub tls: Option<Arc<rustls::ServerConfig>>,
-    /// How long the handshake of TLS may take, and then the head of each request, from when it could have begun.
+    /// Time limit for the TLS handshake, and then for the head of each request.
     pub head: Duration,
-    /// From one address at a time, those that have become sessions not counted; 0 is no limit.
+    /// Connections of one address at a time, without those that have become sessions; 0 is no limit.
     pub per_address: usize,
-    /// Who may have any number.
+    /// Proxies, which may have any number of connections.
     pub proxies: Proxies,
 }
 
-/// Bytes that the head of a request may have, its first line included. A longer one is answered with 431.
+/// Limit on the head of a request, in bytes with its first line. A longer head is answered with 431.
 const LONGEST_HEAD: usize = 32 << 10;
-/// After an error that more time may mend, such as too many open files.
+/// Pause after an error that may pass, such as too many open files.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
-/// Between two lines of the log about them.
+/// Least time between two lines of the log about such errors.
 const COMPLAIN_AGAIN: Duration = Duration::from_secs(10);
 
-/// Serves the routes on a listener that does not block until `closing` is true, and then what is under way to its end.
+/// Serves the routes on a non-blocking listener until `closing` is true. The future completes when the requests under
+/// way are finished.
 ///
 /// # Errors
-/// If the listener is of no use.
+/// If the listener cannot be registered with the runtime.
 pub fn serve(
     listener: std::net::TcpListener,
     app: Router,
@@ -71,7 +72,7 @@ pub fn serve(
             let (stream, peer) = tokio::select! {
                 accepted = listener.accept() => match accepted {
                     Ok(accepted) => accepted,
-                    // Of a peer that has gone again.
+                    // The peer has closed the connection again.
                     Err(error) if is_the_peers(&error) => continue,
                     Err(error) => {
                         if complained.is_none_or(|last| last.elapsed() > COMPLAIN_AGAIN) {
@@ -109,12 +110,12 @@ fn is_the_peers(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// Until the server is to end; whoever would say so having gone is as good.
+/// Waits until the server is to end, or the sender of that signal is gone.
 async fn closed(closing: &mut watch::Receiver<bool>) {
     let _ = closing.wait_for(|closing| *closing).await;
 }
 
-/// One connection.
+/// State of one connection.
 struct Connection {
     peer: SocketAddr,
     head: Duration,
@@ -124,8 +125,9 @@ struct Connection {
 
 impl Connection {
     async fn begin(self, stream: TcpStream, app: Router, tls: Option<TlsAcceptor>) {
-        // Every frame is waited for at the other end, so none may wait for the acknowledgement of the one before
-        // (Nagle's algorithm, 40 ms a round with delayed acknowledgements). Slower, it is served all the same.
+        // Disables Nagle's algorithm: both ends wait for every frame, so a frame must not wait for the acknowledgement
+        // of the one before (40 ms a round with delayed acknowledgements). If this fails, the connection is served more
+        // slowly.
         let _ = stream.set_nodelay(true);
         let Some(tls) = tls else { return self.serve(stream, app).await };
         match time::timeout(self.head, tls.accept(stream)).await {
@@ -145,7 +147,7 @@ impl Connection {
         http.timer(TokioTimer::new()).header_read_timeout(self.head).max_header_size(LONGEST_HEAD);
         let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service).with_upgrades());
         tokio::select! {
-            // How it ended is the peer's affair.
+            // An error here is the peer's, and needs no action.
             _ = connection.as_mut() => return,
             () = closed(&mut self.closing) => {}
         }

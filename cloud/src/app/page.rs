@@ -1,9 +1,9 @@
-//! The page: a folder of files, of which some lie compressed beside themselves (`.br`, `.gz`).
+//! The page: a folder of files, some of which also exist in compressed form (`.br`, `.gz`).
 //!
-//! | file | caches |
+//! | file | rule for caches |
 //! |---|---|
-//! | below `assets/`, with a hash of its content in its name (`index-B3x_9aQz.js`) | keep it for a year without asking |
-//! | any other | ask each time whether it is still so |
+//! | below `assets/`, with a hash of its content in its name (`index-B3x_9aQz.js`) | cache for a year |
+//! | any other | revalidate each time |
 
 use std::path::PathBuf;
 
@@ -18,24 +18,24 @@ use axum::{
 };
 use tower_http::services::ServeDir;
 
-/// A year, the most that RFC 9111's predecessors allowed.
+/// Cache-Control of files that never change: one year, the most that RFC 2616 recommended.
 const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
-/// Of bundlers' hashes in names, which are base64url; Vite and Rollup write so many.
+/// Length of the content hash that Vite and Rollup put into file names, in base64url characters.
 const HASH_LENGTH: usize = 8;
 
-/// Serves a folder.
+/// Serves the files of a folder.
 pub(super) fn routes<S: Clone + Send + Sync + 'static>(folder: PathBuf) -> Router<S> {
     let files = ServeDir::new(folder)
         .precompressed_br()
         .precompressed_gzip()
-        // Otherwise each range of a request is compared with each other one.
+        // Otherwise ServeDir compares every range of a request with every other one.
         .ignore_multi_range_requests(true)
         .fallback(get(no_such_page));
     Router::new().fallback_service(files).layer(middleware::from_fn(answer))
 }
 
-/// Adds to what [`ServeDir`] answers how long it may be kept, and what it leaves out: it does not read If-Range,
-/// without which bytes of two versions may meet.
+/// Adds to the responses of [`ServeDir`] how long they may be cached, and support for If-Range. Without the latter a
+/// download might join bytes of two versions.
 async fn answer(request: Request, next: Next) -> Response {
     let is_immutable = is_named_by_content(request.uri().path());
     let only_if = request.headers().get(header::IF_RANGE).cloned();
@@ -47,7 +47,7 @@ async fn answer(request: Request, next: Next) -> Response {
     {
         answer = next.run(whole).await;
     }
-    // What is not there may come to be.
+    // An absent file may exist later.
     let is_there = answer.status().is_success() || answer.status() == StatusCode::NOT_MODIFIED;
     let headers = answer.headers_mut();
     if is_there && is_immutable {
@@ -57,7 +57,7 @@ async fn answer(request: Request, next: Next) -> Response {
     answer
 }
 
-/// The request without its range.
+/// Copy of the request without its range.
 fn whole(request: &Request) -> Request {
     let mut whole = Request::new(Body::empty());
     *whole.method_mut() = request.method().clone();
@@ -67,7 +67,7 @@ fn whole(request: &Request) -> Request {
     whole
 }
 
-/// Whether another content would have another name.
+/// Returns true if a file of another content would have another name.
 fn is_named_by_content(path: &str) -> bool {
     let Some(name) = path.strip_prefix("/assets/") else { return false };
     let stem = name.split('.').next().unwrap_or_default();
@@ -75,7 +75,7 @@ fn is_named_by_content(path: &str) -> bool {
         return false;
     };
     let is_base64 = hash.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
-    // `page-settings.js` ends with a word: its content may change.
+    // `page-settings.js` ends with a word, not a hash: its content may change.
     let is_word = hash.chars().skip(1).all(|c| c.is_ascii_lowercase() || c == '-' || c == '_');
     before.ends_with('-') && is_base64 && !is_word
 }

@@ -1,4 +1,4 @@
-//! Whether the server lives, whether it is ready, and what it is.
+//! Liveness, readiness and description of the server: `/healthz`, `/readyz`, `/metrics` and `/v1/info`.
 
 use std::{
     sync::Arc,
@@ -26,19 +26,19 @@ use crate::{
     target::{engine::Load, gateway::WorkerCounts},
 };
 
-/// How long the engine may take to run one token when it is asked whether it lives.
+/// Time limit for the engine to run one token when `/readyz` probes it.
 const PROBE: Duration = Duration::from_secs(5);
-/// Between two such tokens.
+/// Time for which the result of a probe is reused.
 const PROBE_AGAIN: Duration = Duration::from_secs(1);
 
-/// The body of `/healthz`.
+/// Body of the responses of `/healthz` and `/readyz`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Health {
     status: &'static str,
     #[serde(flatten)]
     load: Load,
-    /// Of an engine that streams: its workers that take guesses. None is needed.
+    /// Workers of a streaming engine that take guesses. The server is ready without any.
     #[serde(skip_serializing_if = "Option::is_none")]
     guess_workers: Option<WorkerCounts>,
 }
@@ -49,14 +49,14 @@ impl Health {
     }
 }
 
-/// The process answers: that is all.
+/// Responds as long as the process lives.
 pub(super) async fn health(State(shared): State<Arc<Shared>>) -> Json<Health> {
     let status = if *shared.state.stopping.borrow() { "stopping" } else { "ok" };
     Json(Health::new(status, &shared.state))
 }
 
-/// Whether a new session would be served: the server is not stopping, a slot is free, and the engine runs a token on
-/// it, or has a moment ago: whoever asks often has it run no more.
+/// Checks that a new session would be served: the server is not stopping, a slot is free, and the engine runs a token
+/// on it. The result of the last such run is reused for [`PROBE_AGAIN`].
 pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> (StatusCode, Json<Health>) {
     let state = &shared.state;
     let load = state.engine.load();
@@ -88,22 +88,22 @@ async fn probe(state: &AppState) -> &'static str {
     }
 }
 
-/// What is counted, for Prometheus.
+/// Metrics in the format that Prometheus reads.
 pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, metrics::MEDIA_TYPE)], shared.state.engine.metrics().text())
 }
 
-/// The body of `/v1/info`.
+/// Body of the response of `/v1/info`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Info {
     version: &'static str,
-    /// Of FORMAT.md.
+    /// Protocol version, as in FORMAT.md.
     protocol: u16,
     models: Models,
     elsewhere: Vec<Elsewhere>,
     vocab_size: u32,
-    /// SHA-256 of what ids mean, in hex.
+    /// SHA-256 fingerprint of the tokenizer, in hexadecimal.
     tokenizer: String,
     schemes: Vec<&'static str>,
     rules: Vec<&'static str>,

@@ -28,15 +28,15 @@ use crate::{
     wire::Wire,
 };
 
-/// What a connection reads at a time, and holds while it is idle. Most frames are shorter.
+/// Read buffer of a connection, in bytes, which it keeps while it is idle. Most frames are shorter.
 const READ_BUFFER: usize = 4096;
 
-/// Bytes that wait to be written at most. A session writes a frame when the one before is out; the few short ones that
-/// the protocol itself adds (pongs, a close) come on top.
+/// Limit on the bytes that wait to be written. A session writes one frame at a time; the few short frames that the
+/// WebSocket protocol adds (pongs, a close) come on top.
 const WRITE_BUFFER: usize = 2 * MAX_FRAME_BYTES;
 
-/// Bytes of a message at most; a session holds so many of one that is still arriving. A little over a frame's limit
-/// passes, so that the session can say what is wrong; more ends the connection.
+/// Limit on a message, in bytes, and so on the memory for one that is still arriving. It is a little above the limit of
+/// a frame, so that the session can report a frame that is too long. A longer message ends the connection.
 const LONGEST_MESSAGE: usize = MAX_FRAME_BYTES + (64 << 10);
 
 const TOO_MANY_NEWCOMERS: &str =
@@ -62,7 +62,7 @@ pub(super) async fn upgrade(
         .on_upgrade(move |socket| async move {
             match client {
                 Ok(client) => converse(socket, &shared, caller, client).await,
-                // Only a frame reaches the page: browsers do not tell it the status of an upgrade.
+                // Browsers do not show a page the status of a failed upgrade, so the refusal is sent as a frame.
                 Err(refusal) => {
                     client_event!(WARN, caller.address, "refused a session", address = %caller.address, %refusal);
                     refuse(socket, &shared, ErrorCode::Unauthorized, &refusal.to_string()).await;
@@ -94,41 +94,42 @@ async fn converse(socket: WebSocket, shared: &Shared, caller: Caller, client: Op
     shared.host(shared.limits(&caller)).converse(wire, address, waiting).await;
 }
 
-/// What a message has for the session: pings and their like have nothing.
+/// Payload of a message for the session; `None` for pings and other control messages.
 type Heard = Option<Vec<u8>>;
 
-/// Frames as binary messages, in both directions; `with` is applied to all messages that come.
+/// Carries frames in binary messages, in both directions; `with` is applied to all incoming messages.
 fn wire<S: Stream<Item = Heard> + Send + 'static>(
     socket: WebSocket,
     with: impl FnOnce(BoxStream<'static, Heard>) -> S,
 ) -> Wire {
     let (sink, stream) = socket.split();
-    // Up to the first error, which is the connection's end.
+    // Ends at the first error, which ends the connection.
     let incoming = stream.map(frame).scan((), |(), frame| future::ready(frame.ok()));
     let outgoing = sink.with(|bytes: Vec<u8>| future::ready(Ok::<_, axum::Error>(Message::Binary(bytes.into()))));
     Wire::new(with(incoming.boxed()).filter_map(future::ready), outgoing)
 }
 
-/// The frame of a message, or none if it is not for the session; an error if the connection has ended.
+/// Reads the frame of a message; `None` if it is not for the session, an error if the connection has ended.
 fn frame(message: Result<Message, axum::Error>) -> Result<Heard, axum::Error> {
     match message {
         Ok(Message::Binary(bytes)) => Ok(Some(bytes.to_vec())),
-        // No frame is text: as none at all it is refused by the session.
+        // No frame is text. The session refuses it as an empty frame.
         Ok(Message::Text(_)) => Ok(Some(Vec::new())),
         Ok(_) => Ok(None),
-        // A message that is too long is not read; a frame that is too long has the session say so.
+        // A message that is too long is not read. A frame of too many bytes makes the session report that.
         Err(error) if is_too_long(&error) => Ok(Some(vec![0; MAX_FRAME_BYTES + 1])),
         Err(error) => Err(error),
     }
 }
 
-/// Whether a message was longer than [`LONGEST_MESSAGE`].
+/// Returns true if a message was longer than [`LONGEST_MESSAGE`].
 fn is_too_long(error: &axum::Error) -> bool {
     let error = error.source().and_then(|error| error.downcast_ref::<tungstenite::Error>());
     matches!(error, Some(tungstenite::Error::Capacity(CapacityError::MessageTooLong { .. })))
 }
 
-/// Lets `rate` messages pass at once and then as many a second. The next is not taken before: it waits with its sender.
+/// Limits messages to `rate` per second, with bursts of as many. Further messages stay unread, so that the sender
+/// waits.
 fn paced<S: Stream<Item = Heard>>(messages: S, rate: u32) -> impl Stream<Item = Heard> {
     let mut pace = Pace::new(rate, Instant::now());
     messages.then(move |message| {
@@ -142,16 +143,16 @@ fn paced<S: Stream<Item = Heard>>(messages: S, rate: u32) -> impl Stream<Item = 
     })
 }
 
-/// When the next frame may pass (the generic cell rate algorithm, ITU-T I.371).
+/// Rate limiter (the generic cell rate algorithm, ITU-T I.371).
 #[derive(Debug)]
 struct Pace {
-    /// Between two frames; none if there is no limit.
+    /// Interval between two frames; `None` without a limit.
     interval: Option<Duration>,
-    /// When all that has passed would have passed at that interval.
+    /// Time at which all frames so far would have passed at that interval.
     level: Instant,
 }
 
-/// How far the level may be ahead of the clock: so many frames pass at once.
+/// Largest lead of the level over the clock: a burst has the frames of this time.
 const BURST: Duration = Duration::from_secs(1);
 
 impl Pace {
@@ -159,7 +160,7 @@ impl Pace {
         Self { interval: Duration::from_secs(1).checked_div(rate), level: now }
     }
 
-    /// When a frame that came now may pass, if not at once.
+    /// Time at which a frame that came now may pass; `None` if it may pass at once.
     fn next(&mut self, now: Instant) -> Option<Instant> {
         self.level = self.level.max(now) + self.interval?;
         self.level.checked_sub(BURST).filter(|&until| until > now)
@@ -178,7 +179,7 @@ mod tests {
         let until = pace.next(start).unwrap();
         assert_eq!(until - start, Duration::from_millis(100));
         assert_eq!(pace.next(until).unwrap() - until, Duration::from_millis(100));
-        // Whoever was silent for long has one burst, not two.
+        // A long silence earns one burst, not two.
         let later = start + Duration::from_secs(60);
         assert_eq!((0..20).filter(|_| pace.next(later).is_none()).count(), 10);
         let mut unlimited = Pace::new(0, start);

@@ -1,4 +1,4 @@
-//! TLS by rustls.
+//! TLS configuration with rustls.
 
 use std::{path::Path, sync::Arc};
 
@@ -11,31 +11,32 @@ use rustls::{
     },
 };
 
-/// Why there can be no TLS.
+/// Reason why TLS cannot be configured.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file cannot be read, or is no PEM.
+    /// A file cannot be read, or is not PEM.
     #[error("the {what} {path} cannot be read: {error}")]
     Read {
-        /// Which.
+        /// Kind of file, certificate or key.
         what: &'static str,
-        /// Where from.
+        /// Path of the file that was read.
         path: String,
-        /// Why not.
+        /// Error of the PEM reader.
         error: pem::Error,
     },
-    /// There is no certificate in its file.
+    /// The certificate file has no certificate.
     #[error("there is no certificate in {0}")]
     NoCertificate(String),
-    /// Certificate and key do not belong together, or are of a kind that is not known.
+    /// Certificate and key do not match, or are of an unknown kind.
     #[error("the certificate and its key cannot be used: {0}")]
     Unusable(#[from] rustls::Error),
 }
 
-/// TLS 1.2 and 1.3 with this certificate chain and key, both in PEM. Read once: a new certificate wants a new start.
+/// Configuration for TLS 1.2 and 1.3 with a certificate chain and its key, both in PEM. The files are read once, so a
+/// new certificate needs a restart.
 ///
 /// # Errors
-/// [`TlsError`] if they give none.
+/// [`TlsError`] if the files cannot be read or used.
 pub fn server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
     let read = |what, path: &Path| {
         let path = path.display().to_string();
@@ -51,7 +52,7 @@ pub fn server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_single_cert(chain, key)?;
-    // WebSockets are HTTP/1.1.
+    // WebSockets need HTTP/1.1.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }

@@ -1,4 +1,4 @@
-//! `outrider bench`.
+//! Command `outrider bench`, which measures this machine.
 
 use clap::{Args, Subcommand};
 

@@ -1,8 +1,8 @@
-//! `outrider check`: whether two models make a pair, what they need, and what drafting gains.
+//! Command `outrider check`: do two models make a pair, what do they need, and what does drafting gain.
 //!
-//! Both read a text, and at each of its tokens their distributions say how often drafts are accepted. With the times of
-//! a pass and of a draft, and a round trip, [`Conditions`] foretells what a session comes to: the same simulation by
-//! which sessions choose how to draft.
+//! Both models read a text, and their distributions at each token give the acceptance rate. From that, the times of a
+//! pass and of a draft, and a round trip, [`Conditions`] predicts the speed of a session. Sessions choose their mode by
+//! the same simulation.
 
 use std::{
     fs,
@@ -31,7 +31,7 @@ use crate::pair::{self, PairPaths};
 
 mod report;
 
-/// Tell whether a draft and a target make a pair, what they need, and at which round trips drafting pays
+/// Check whether a draft and a target make a pair, what they need, and at which round trips drafting pays
 ///
 /// Nothing is served. Both models read a text, which shows how often drafts are accepted, and are timed on this
 /// machine; from that the speed of sessions is predicted, beside that of the server alone.
@@ -42,7 +42,7 @@ pub struct Check {
     /// Text of the kind that is to be written; a tale if not given
     #[arg(long, value_name = "FILE")]
     text: Option<PathBuf>,
-    /// Tokens of it that are read
+    /// Tokens of the text to read
     #[arg(long, value_name = "COUNT", default_value_t = 256, value_parser = clap::value_parser!(u32).range(16..))]
     tokens: u32,
     #[arg(long, value_name = "T", help = TEMPERATURE.explanation, default_value_t = TEMPERATURE.default as f32)]
@@ -63,15 +63,15 @@ pub struct Check {
     json: bool,
 }
 
-/// The text that is read if no other is given.
+/// Text that is read if no other is given.
 const TALE: &str = include_str!("../../../pair/tale.txt");
-/// Of which something can be said.
+/// Smallest number of tokens that gives a usable estimate.
 const LEAST_TOKENS: usize = 8;
-/// Tokens that a model reads at a time.
+/// Number of tokens that a model reads at a time.
 const PIECE: usize = 32;
-/// Timed passes; the median counts.
+/// Number of timed passes, of which the median counts.
 const REPEATS: usize = 9;
-/// Tokens of the texts whose speed is predicted.
+/// Length in tokens of the texts whose speed is predicted.
 const SIMULATED: usize = 1024;
 
 impl Check {
@@ -108,7 +108,7 @@ impl Check {
         for model in [&mut draft, &mut target] {
             model.cut_vocabulary(tokenizer.vocab_size())?;
         }
-        // What sessions ask of each.
+        // The checks of sessions for both models.
         pair::draft_info(&draft, &tokenizer)?;
         pair::target_info(&target, &tokenizer, 1)?;
         let context = draft.config().context_length.min(target.config().context_length);
@@ -166,7 +166,7 @@ impl Check {
     }
 }
 
-/// A model with what it has read.
+/// A model with the tokens it has read.
 struct Reader<'m> {
     model: &'m Model,
     cache: KvCache,
@@ -178,7 +178,7 @@ impl<'m> Reader<'m> {
         Self { model, cache: model.new_cache(), scratch: Scratch::default() }
     }
 
-    /// The distribution after each of these tokens.
+    /// Distributions after each of these tokens, `[tokens, vocab_size]`.
     fn read(&mut self, tokens: &[u32], sampling: &SamplingParameters) -> Result<Vec<Vec<f64>>, CommandError> {
         let positions: Vec<usize> = (0..tokens.len()).collect();
         let chunk = Chunk { cache: &mut self.cache, tokens, positions: &positions };
@@ -187,11 +187,11 @@ impl<'m> Reader<'m> {
         rows.iter().map(|row| Ok(sample::transform(row, sampling)?)).collect()
     }
 
-    /// Seconds of a pass that reads one token and gives the logits after it: the median of some.
+    /// Median time in seconds of a pass that reads one token and computes the logits after it.
     fn time_of_a_token(&mut self) -> Result<f64, CommandError> {
         let held = self.cache.len();
         let mut times = Vec::new();
-        // The first one is not like the others.
+        // The first pass warms up and is not counted.
         for _ in 0..=REPEATS {
             self.cache.truncate(held);
             let chunk = Chunk { cache: &mut self.cache, tokens: &[0], positions: &[0] };
@@ -205,8 +205,7 @@ impl<'m> Reader<'m> {
     }
 }
 
-/// The share of drafts that are accepted: how often both ends choose the same token with the same noise, in the mean
-/// over the text.
+/// Acceptance rate: the probability that both ends choose the same token with the same noise, averaged over the text.
 fn acceptance(
     draft: &mut Reader<'_>,
     target: &mut Reader<'_>,
@@ -221,7 +220,7 @@ fn acceptance(
     Ok(agreed / tokens.len() as f64)
 }
 
-/// The fastest way to write over a link, as sessions find it.
+/// Predicts the fastest mode over a link, chosen as in sessions.
 fn predict(round_trip_ms: u16, conditions: &Conditions) -> Prediction {
     let (patient, rounds) = (conditions.patient(Goal::Speed).0, conditions.rounds(Goal::Speed).0);
     let ways = [("guesses, nobody waits", Schedule::AT_ONCE), ("guesses, passes wait", patient), ("in turn", rounds)];
@@ -238,7 +237,7 @@ fn predict(round_trip_ms: u16, conditions: &Conditions) -> Prediction {
     }
 }
 
-/// Bytes of a model's weights in its files.
+/// Size of a model's weights in its files, in bytes.
 fn weight_bytes(path: &Path) -> Result<u64, CommandError> {
     if !path.is_dir() {
         return Ok(fs::metadata(path)?.len());
@@ -247,7 +246,7 @@ fn weight_bytes(path: &Path) -> Result<u64, CommandError> {
     for entry in fs::read_dir(path)? {
         let file = entry?.path();
         if file.extension().is_some_and(|extension| extension == "safetensors") {
-            // Through links, as the hub's cache has them.
+            // Follows links, which the hub's cache has.
             bytes += fs::metadata(file)?.len();
         }
     }

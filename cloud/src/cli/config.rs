@@ -1,9 +1,9 @@
-//! Where the settings of `outrider serve` come from: flags, then the environment, then a file, then defaults.
+//! Sources of the settings of `outrider serve`: flags, then the environment, then a file, then defaults.
 //!
-//! Nothing here knows a setting by its name. A flag `--max-sessions` is `OUTRIDER_MAX_SESSIONS` in the environment and
-//! `max-sessions` in the file, which becomes the flag's default; what a value may be is for the flag's own parser to
-//! say. So a new flag is a field of [`Serve`](super::serve::Serve) and nothing else, but for `docs/outrider.toml`,
-//! which `--print-config` writes.
+//! This module knows no setting by name. A flag `--max-sessions` is `OUTRIDER_MAX_SESSIONS` in the environment and
+//! `max-sessions` in the file, which becomes the flag's default. The flag's own parser checks values. Therefore a new
+//! flag is a field of [`Serve`](super::serve::Serve) and nothing else, except for `docs/outrider.toml`, which
+//! `--print-config` writes.
 
 use std::{env, fmt::Write, fs, io, path::Path};
 
@@ -14,41 +14,42 @@ use clap::{
 };
 use toml::de::{DeTable, DeValue};
 
-/// The command whose settings these are.
+/// Name of the command that has settings.
 pub(super) const COMMAND: &str = "serve";
-/// Flags that are about the settings and none themselves.
+/// Flags that are not settings.
 const NO_SETTINGS: [&str; 2] = ["config", "print-config"];
 
-/// What variables begin with.
+/// Prefix of the variables in the environment.
 const PREFIX: &str = "OUTRIDER_";
-/// Behind it, what is no setting of the command's: the key of the target's engine, a client's token, the log's filter.
+/// Suffixes of variables that are not settings of the command: the key of the target's engine, a client's token, the
+/// log's filter.
 const OTHER_VARIABLES: [&str; 3] = ["TARGET_KEY", "TOKEN", "LOG"];
 
-/// Why the file cannot be used.
+/// Reason why the file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConfigError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("the configuration {path} cannot be read: {error}")]
     Read { path: String, error: io::Error },
-    /// It is no TOML.
+    /// The file is not valid TOML.
     #[error("the configuration {path} is no TOML at line {line}: {message}")]
     Syntax { path: String, line: usize, message: String },
-    /// It sets something that is no flag.
+    /// The file has a key that is no setting.
     #[error(
         "the configuration {path} sets \"{key}\" at line {line}, which is no setting: `outrider serve --help` lists them, without the dashes"
     )]
     Unknown { path: String, line: usize, key: String },
-    /// It sets something to what it cannot be.
+    /// The file has a value that its setting cannot have.
     #[error("the configuration {path} is wrong at line {line}: {message}")]
     Value { path: String, line: usize, message: String },
 }
 
-/// Where a wrong value has come from.
+/// Source of a wrong value: a variable in the environment.
 #[derive(Debug, thiserror::Error)]
 #[error("{0} in the environment is wrong:")]
 pub(super) struct FromVariable(pub(super) String);
 
-/// The whole command line, in which every setting has its variable in the environment.
+/// Adds a variable in the environment to every setting of the command.
 pub(super) fn with_environment(command: Command) -> Command {
     command.mut_subcommand(COMMAND, |serve| {
         serve.mut_args(|arg| match setting(&arg).map(variable) {
@@ -59,17 +60,17 @@ pub(super) fn with_environment(command: Command) -> Command {
     })
 }
 
-/// The variable that a wrong value has come from, unless it is a flag's.
+/// Name of the variable that has a wrong value, unless the value is a flag's.
 pub(super) fn variable_of(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return None };
-    // As in a usage: `--max-sessions <COUNT>`.
+    // The argument has the form of a usage line: `--max-sessions <COUNT>`.
     let flag = argument.split(' ').next()?;
     let is_given = env::args().any(|given| given.split('=').next() == Some(flag));
     let name = variable(flag.strip_prefix("--")?);
     (!is_given && env::var_os(&name).is_some()).then_some(name)
 }
 
-/// Variables that look like settings and are none. Others have some of their own: a Kubernetes service of our name
+/// Variables that look like settings and are not. Programs may set such variables: a Kubernetes service of this name
 /// gives its pods a few.
 pub(super) fn unknown_variables(command: &Command) -> Vec<String> {
     let arguments = command.find_subcommand(COMMAND).into_iter().flat_map(Command::get_arguments);
@@ -83,7 +84,7 @@ pub(super) fn unknown_variables(command: &Command) -> Vec<String> {
     unknown
 }
 
-/// The whole command line, in which what a file sets is the default.
+/// Makes the values of a file the defaults of the command's settings.
 pub(super) fn with_file(mut command: Command, path: &Path) -> Result<Command, ConfigError> {
     let name = || path.display().to_string();
     let text = fs::read_to_string(path).map_err(|error| ConfigError::Read { path: name(), error })?;
@@ -113,7 +114,7 @@ pub(super) fn with_file(mut command: Command, path: &Path) -> Result<Command, Co
     Ok(command)
 }
 
-/// All settings as a file that gives them again, each with what it is; those that are not set are commented out.
+/// Formats all settings as a file that sets them again, with the help of each; those without a value are commented out.
 pub(super) fn show(command: &Command, matches: &ArgMatches) -> String {
     let mut file = "\
 # The settings of `outrider serve`: give this file with --config. Flags have the same names; the environment has
@@ -143,7 +144,7 @@ pub(super) fn show(command: &Command, matches: &ArgMatches) -> String {
     file
 }
 
-/// What an argument is called in a file, if it is a setting.
+/// Key of an argument in the file, if it is a setting.
 fn setting(arg: &Arg) -> Option<&str> {
     arg.get_long().filter(|long| !NO_SETTINGS.contains(long))
 }
@@ -152,7 +153,7 @@ fn variable(long: &str) -> String {
     format!("{PREFIX}{}", long.to_uppercase().replace('-', "_"))
 }
 
-/// A value of the file as a command line would give it.
+/// Value of the file in the form of command-line values.
 fn values(value: &DeValue<'_>) -> Option<Vec<String>> {
     Some(match value {
         DeValue::String(text) => vec![text.as_ref().to_owned()],
@@ -173,7 +174,7 @@ fn values(value: &DeValue<'_>) -> Option<Vec<String>> {
     })
 }
 
-/// Has the flag's own parser look at values from the file, and at nothing else.
+/// Checks values of the file with the flag's own parser.
 fn check(serve: &Command, arg: &Arg, key: &str, values: &[String]) -> Result<(), String> {
     if matches!(arg.get_action(), ArgAction::SetTrue) {
         return match values {
@@ -190,14 +191,14 @@ fn check(serve: &Command, arg: &Arg, key: &str, values: &[String]) -> Result<(),
     })
 }
 
-/// A number as it is, all else in quotes.
+/// Formats a number as it is, and any other value in quotes.
 fn literal(value: &str) -> String {
     let is_whole = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     let is_number = is_whole && (value == "0" || !value.starts_with('0')) && value.len() < 19;
     if is_number { value.to_owned() } else { toml::Value::from(value).to_string() }
 }
 
-/// A comment of lines that are not too long.
+/// Wraps a text into lines of a comment.
 fn wrapped(text: &str) -> String {
     const WIDTH: usize = 120;
     let (mut lines, mut line) = (String::new(), "#".to_owned());
@@ -230,7 +231,7 @@ mod tests {
         path
     }
 
-    /// What `arguments` and a file give.
+    /// Settings from `arguments` and a file, as `--print-config` prints them.
     fn shown(arguments: &[&str], path: Option<&Path>) -> Result<String, ConfigError> {
         let mut command = Cli::command();
         if let Some(path) = path {

@@ -1,4 +1,4 @@
-//! The options of drafting as arguments, made of their tables.
+//! Options of drafting as command-line arguments, generated from their tables.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, error::ErrorKind};
 use outrider_speculation::session::options::{
@@ -9,13 +9,14 @@ use outrider_speculation::session::options::{
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// The switch of AS².
+/// Name of the option that switches AS² on.
 const ADAPTIVE_MODE: &str = "adaptiveMode";
 
-/// Options that fix the plan of `ahead`, which its controller makes better: for measurements, not for the command line.
+/// Options that fix the plan of `ahead`, which its controller chooses better. They are for measurements, not for the
+/// command line.
 const FIXED_PLAN: [&str; 4] = ["groupSize", "patience", "lead", "candidates"];
 
-/// The options of drafting, all with defaults.
+/// Options of drafting, all with defaults.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 pub(super) struct DraftingArgs(pub(super) DraftingOptions);
@@ -66,7 +67,7 @@ fn drafting_numbers() -> impl Iterator<Item = &'static NumberInfo> {
     NUMBERS.iter().copied().filter(is_argument)
 }
 
-/// `supportSize` as `support-size`.
+/// Converts a name such as `supportSize` to `support-size`.
 fn flag(name: &str) -> String {
     name.chars().flat_map(|c| c.is_uppercase().then_some('-').into_iter().chain(c.to_lowercase())).collect()
 }
@@ -79,7 +80,7 @@ fn name_arg(kind: &'static NameInfo) -> Arg {
     let sentences = entries.iter().map(|entry| format!("- {}: {}", entry.name, entry.explanation));
     let sentences = sentences.collect::<Vec<_>>().join("\n");
     let parse = move |name: &str| {
-        // A rule is judged together with its parameter.
+        // A rule is checked together with its parameter.
         let is_known = kind.name == "rule" || entries.iter().any(|entry| entry.name == name);
         if is_known { Ok(name.to_owned()) } else { Err(format!("it must be one of {names}")) }
     };
@@ -124,7 +125,7 @@ fn number_arg(number: &'static NumberInfo) -> Arg {
     }
 }
 
-/// The entries that read an option, in brackets; nothing if all do.
+/// Lists in brackets the entries that use an option; empty if all do.
 fn readers(option: &str) -> String {
     let entries = NAMES.iter().flat_map(|kind| (kind.entries)());
     let names: Vec<&str> = entries.filter(|entry| entry.options.contains(&option)).map(|entry| entry.name).collect();

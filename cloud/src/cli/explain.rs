@@ -1,4 +1,4 @@
-//! `outrider generate --explain`, which programs with the feature `papers` have.
+//! Options of `outrider generate --explain`, in programs with the feature `papers`.
 
 use clap::Args;
 use outrider_models::HeadsFile;
@@ -20,8 +20,8 @@ pub(super) struct ExplainArgs {
     /// Compare with what the papers' formulas predict
     ///
     /// This makes the server send its distribution at every draft that it judges: far more bytes than all else, and
-    /// some time. Afterwards the target generates once more, alone, to compare speeds. Of --scheme ahead it tells what
-    /// was measured of link and models, and how fast each way to write was expected to be and was.
+    /// some time. Afterwards the target generates once more, alone, to compare speeds. For --scheme ahead it lists the
+    /// measurements of link and models, and the expected and measured speed of each mode.
     #[cfg(feature = "papers")]
     #[arg(long, conflicts_with_all = ["cloud_only", "chat"])]
     explain: bool,
@@ -33,8 +33,8 @@ impl ExplainArgs {
         self.explain
     }
 
-    /// Compares a generation with its prediction and with what the target did `alone`; `None` if a text that the target
-    /// wrote has no record.
+    /// Compares a generation with its prediction and with the target's own one, `alone`; `None` if a text that the
+    /// target wrote has no record.
     pub(super) fn explained(
         mode: &Mode,
         heads: Option<&HeadsFile>,

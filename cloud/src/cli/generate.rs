@@ -1,4 +1,4 @@
-//! `outrider generate`.
+//! Command `outrider generate`, a native edge.
 
 mod chat;
 
@@ -35,33 +35,33 @@ use crate::{
 /// Generate text, drafting natively for a server
 #[derive(Debug, Args)]
 pub struct Generate {
-    /// Text to go on from; with --chat what is said first
+    /// Text to continue; with --chat the first message
     #[arg(required_unless_present_any = ["chat", "prompts"])]
     prompt: Option<String>,
     /// File of prompts, one per line; each is continued with the same settings, one after the other
     #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "chat"])]
     prompts: Option<PathBuf>,
-    /// Answer as in a conversation, first the prompt, then every line of standard input
+    /// Hold a conversation: answer first the prompt, then every line of standard input
     ///
-    /// The model's chat template makes prompts of it. Both ends keep what they have read, so that only what is new is
-    /// read again. Special tokens in a message stay text.
+    /// The model's chat template makes prompts of it. Both ends keep the tokens they have read, so only new ones are
+    /// read. Special tokens in a message stay text.
     #[arg(long, conflicts_with = "json")]
     chat: bool,
-    /// What the conversation is to be like: a message of the system's before all others
+    /// System message, which comes before all others
     #[arg(long, value_name = "TEXT", requires = "chat")]
     system: Option<String>,
     /// Jinja template that makes a prompt of a conversation; the model's own if not given, or else a plain form
     #[arg(long, value_name = "PATH", requires = "chat")]
     chat_template: Option<PathBuf>,
-    /// JSON file with a list of functions that the model is told of, as OpenAI's API has them in `tools`
+    /// JSON file with a list of functions for the model to call, in the form of `tools` in OpenAI's API
     ///
-    /// What it calls is printed as it writes it; nothing is called.
+    /// Calls are printed as the model writes them; no function is called.
     #[arg(long, value_name = "FILE", requires = "chat")]
     tools: Option<PathBuf>,
-    /// Server to draft for
+    /// URL of the server to draft for
     #[arg(long, value_name = "URL", default_value = "ws://127.0.0.1:8787/session", conflicts_with = "local")]
     server: String,
-    /// Token that the server knows, if it wants one
+    /// Bearer token, if the server requires one
     #[arg(long, env = "OUTRIDER_TOKEN", hide_env_values = true, conflicts_with = "local")]
     token: Option<String>,
     /// Run both ends in this process, without a server
@@ -99,7 +99,7 @@ struct SettingsArgs {
     drafting: DraftingArgs,
 }
 
-/// What `--json` prints.
+/// JSON object that `--json` prints.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Output<'a> {
@@ -223,7 +223,7 @@ impl Generate {
         Transport::local(&engine, info).ok_or_else(|| "the engine has no free slot".into())
     }
 
-    /// Prints a piece of text as it comes, unless JSON was asked for.
+    /// Prints a piece of text as it comes, unless JSON was requested.
     fn show(&self, piece: &str) {
         if !self.json {
             print(piece);
@@ -289,7 +289,7 @@ fn summary(mode: &Mode, generated: &Generated, report: &Report) -> String {
     lines.iter().map(|(name, value)| format!("{name:<30} {value}\n")).collect()
 }
 
-/// How the edge drafted, if it did so in rounds: what `auto` came to shows in what happened.
+/// Parameters of drafting in rounds, if the edge did so. For `auto` the report shows whether it did.
 fn rounds_of<'a>(mode: &'a Mode, report: &Report) -> Option<&'a Speculation> {
     match mode {
         Mode::Speculative(speculation) => Some(speculation),
@@ -298,14 +298,14 @@ fn rounds_of<'a>(mode: &'a Mode, report: &Report) -> Option<&'a Speculation> {
     }
 }
 
-/// Whether rounds may be empty because the edge leaves them to the target.
+/// Returns true if rounds may be empty because the edge leaves them to the target.
 fn declines(mode: &Mode) -> bool {
     let (Mode::Speculative(speculation) | Mode::Auto(speculation)) = mode else { return false };
     let is_cascade = matches!(speculation.gate, Gate::TokenCascade { .. } | Gate::SequenceCascade { .. });
     is_cascade || matches!(speculation.stop, StopRule::Bild { .. })
 }
 
-/// What decided: the rule, the gate, tokens that were not verified, a draft length that varies.
+/// Lines about rule, gate, unverified tokens and varying draft lengths.
 fn departures(speculation: &Speculation, report: &Report) -> Vec<(&'static str, String)> {
     let unknown = || "not known yet".to_owned();
     let mut lines = Vec::new();

@@ -1,4 +1,4 @@
-//! The log, on standard error.
+//! Log of the process, on standard error.
 
 use std::{
     backtrace::{Backtrace, BacktraceStatus},
@@ -12,16 +12,16 @@ use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 use super::output::within_patience;
 use crate::log_writer;
 
-/// How lines of the log look.
+/// Format of the log's lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum LogFormat {
-    /// For people.
+    /// Text for people, in colour on a terminal.
     Text,
     /// One JSON object a line, for programs.
     Json,
 }
 
-/// A log that has been started. Dropped, it writes the lines that still wait, unless standard error blocks.
+/// A log that has been started. Dropping it writes the queued lines, unless standard error blocks.
 #[derive(Debug)]
 pub(super) struct Log(Option<WorkerGuard>);
 
@@ -32,7 +32,7 @@ impl Drop for Log {
     }
 }
 
-/// Starts the log; RUST_LOG says what goes into it, `level` and above if it does not.
+/// Starts the log, which RUST_LOG filters; without that variable, it has events of `level` and above.
 pub(super) fn init(format: LogFormat, level: LevelFilter) -> Log {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level.to_string()));
     let (writer, guard) = log_writer::start();
@@ -40,17 +40,17 @@ pub(super) fn init(format: LogFormat, level: LevelFilter) -> Log {
         .with_env_filter(filter)
         .with_ansi(stderr().is_terminal())
         .with_writer(writer)
-        // These would be written to standard error directly, with a panic where that fails.
+        // Internal errors would be written to standard error directly, with a panic if that fails.
         .log_internal_errors(false);
     match format {
         LogFormat::Text => builder.init(),
-        // The session's fields on the top level would collide with an event's own.
+        // At the top level, the session's fields would collide with those of an event.
         LogFormat::Json => builder.json().flatten_event(true).with_span_list(false).init(),
     }
     Log(Some(guard))
 }
 
-/// Writes panics to the log from now on. Written to standard error directly, one could block its thread for ever.
+/// Writes panics to the log from now on. A panic written to standard error directly could block its thread forever.
 pub(super) fn log_panics() {
     panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string);

@@ -1,4 +1,4 @@
-//! What commands give back, and how they print.
+//! Output and errors of commands.
 
 use std::{
     io::{Write, stdout},
@@ -7,23 +7,23 @@ use std::{
     time::Duration,
 };
 
-/// The time for which the end of the process waits for standard error.
+/// Longest wait for standard error at the end of the process.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What a command ends with when it fails; shown to the user as one sentence.
+/// Error with which a command fails; shown to the user as one sentence.
 pub(crate) type CommandError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Prints at once; a reader that has gone away is not an error of ours.
+/// Prints a text and flushes it. A reader that has gone is no error of the command.
 pub(crate) fn print(text: &str) {
     let mut out = stdout();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// Does what may block for ever, such as writing to a pipe that nothing reads, on another thread. Returns when it is
-/// done, or after two seconds.
+/// Runs work that may block forever, such as writing to a pipe that nothing reads, on another thread. Returns when it
+/// is done, or after [`PATIENCE`].
 pub(super) fn within_patience(work: impl FnOnce() + Send + 'static) {
     let (done, is_done) = mpsc::channel::<()>();
-    // Without a thread it is not done. The sender is dropped then, as it is after a panic, and ends the wait.
+    // If no thread can be started, the sender is dropped, as it is after a panic, and that ends the wait.
     let _ = thread::Builder::new().spawn(move || {
         work();
         drop(done);

@@ -1,4 +1,4 @@
-//! `outrider reproduce`.
+//! Command `outrider reproduce`, which measures the papers' results again.
 
 use std::{
     fs,
@@ -18,26 +18,26 @@ use crate::{both_ends, pair::PairPaths};
 
 /// Reproduce the papers' tables and figures
 ///
-/// Without a paper: a list of all, and where each stands. What follows from a formula is computed; acceptance and bits
-/// are measured in real sessions of the pair, with real codes; seconds are those of a virtual clock that is told what
-/// passes take. Each leaves a table, a chart and its numbers in a folder; what is there already from the same settings
-/// is not measured again.
+/// Without a paper, this lists all items and the state of each. Results of formulas are computed. Acceptance and bits
+/// are measured in real sessions of the pair, with real codes; seconds are those of a virtual clock with given times
+/// for passes. Each item leaves a table, a chart and its numbers in a folder. Results that are there already from the
+/// same settings are not measured again.
 #[derive(Debug, Args)]
 pub struct Reproduce {
     /// sqs, tk-slt, dssd, sprinter or cascades
     paper: Option<String>,
-    /// Of the paper: table-1, figure-2, …; all of it without
+    /// Item of the paper, such as table-1 or figure-2; without it, the whole paper
     item: Option<String>,
-    /// All that can be had, of all papers
+    /// All items of all papers
     #[arg(long, conflicts_with = "paper")]
     all: bool,
-    /// Where results go
+    /// Folder for the results
     #[arg(long, value_name = "FOLDER", default_value = "reproduced")]
     out: PathBuf,
     /// Prompts of each setting: the more, the smaller the errors and the longer it takes; for cascades 20 times as many
     #[arg(long, value_name = "COUNT", default_value_t = 24, value_parser = clap::value_parser!(u16).range(2..))]
     prompts: u16,
-    /// Measure again what is there
+    /// Measure results again that are there already
     #[arg(long)]
     again: bool,
     #[command(flatten)]
@@ -111,7 +111,7 @@ impl Reproduce {
         }
     }
 
-    /// What an item's numbers depend on.
+    /// Settings on which an item's numbers depend.
     fn settings(&self, item: &Item) -> Value {
         let version = env!("CARGO_PKG_VERSION");
         match item.state {
@@ -126,7 +126,7 @@ impl Reproduce {
     }
 }
 
-/// Whether an earlier run left the same.
+/// Returns true if an earlier run left results of the same settings.
 fn is_there(folder: &Path, name: &str, settings: &Value) -> bool {
     let Ok(text) = fs::read_to_string(folder.join(name).with_extension("json")) else { return false };
     let numbers: Value = serde_json::from_str(&text).unwrap_or_default();

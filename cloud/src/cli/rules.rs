@@ -1,4 +1,4 @@
-//! `outrider rules`.
+//! Command `outrider rules`, which lists rules and gates.
 
 use std::fmt::Write;
 
@@ -10,9 +10,8 @@ use super::output::{CommandError, print};
 
 /// List the acceptance rules, the gates and the stop rules
 ///
-/// A rule says when the server accepts a draft and what takes the place of one that is rejected. Lossy rules and gates
-/// keep more of the draft model's text: they cost fewer rejections, and the text is not distributed as the target's
-/// own.
+/// A rule decides if the server accepts a draft, and what replaces a rejected one. Lossy rules and gates keep more of
+/// the draft model's text: they cost fewer rejections, and the text is not distributed as the target's own.
 #[derive(Debug, Args)]
 pub struct Rules {
     /// Print one JSON object instead
@@ -20,7 +19,7 @@ pub struct Rules {
     json: bool,
 }
 
-/// What `--json` prints.
+/// JSON object that `--json` prints.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Listing {

@@ -1,4 +1,4 @@
-//! `outrider serve`.
+//! Command `outrider serve`, which runs the server.
 //!
 //! Every field with a flag is a setting; `config` gives each its variable in the environment and its key in a file.
 
@@ -55,10 +55,10 @@ pub struct Serve {
     /// Print all settings as such a file, as they would be used, and end
     #[arg(long)]
     print_config: bool,
-    /// What --print-config prints
+    /// Settings as `--print-config` prints them.
     #[arg(skip)]
     pub(super) configuration: String,
-    /// What looks like a setting in the environment and is none
+    /// Variables of the environment that look like settings and are not.
     #[arg(skip)]
     pub(super) unknown_variables: Vec<String>,
     /// Address to listen on; port 0 takes a free one
@@ -71,30 +71,30 @@ pub struct Serve {
     pair: PairPaths,
     #[command(flatten)]
     engine: EngineArgs,
-    /// Where the target runs: cpu; or, in a build with CUDA, cuda or cuda:N
+    /// Device of the target: cpu; or, in a build with CUDA, cuda or cuda:N
     ///
-    /// On a GPU, rounds are judged where the logits are, with the distribution they have on the CPU; rounds with top-k
+    /// On a GPU, rounds are judged where the logits are, with the distribution they have on the CPU. Rounds with top-k
     /// or top-p (above temperature 0), lossy rules, coupled drafting or --explain bring all their logits back to the
-    /// CPU. There, batching may change the last digits of logits, so that near-ties may fall either way: only the CPU
-    /// promises the same text whoever shares a run. /metrics says batching="approximate" then. The KV cache takes half
-    /// the bytes or less, all of them at the start.
+    /// CPU. On a GPU, batching may change the last digits of logits, so that near-ties may fall either way: only the
+    /// CPU promises the same text whichever sessions share a run. /metrics then says batching="approximate". The KV
+    /// cache takes half the bytes or less, all of them at the start.
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: DeviceName,
-    /// Whether the server drafts itself for texts that the target writes and no client has guessed in time, the API's
-    /// among them: off; on, as if drafting cost nothing; auto, where by measured times that promises more tokens a
-    /// second. The text is the same. It drafts with the draft model on the CPU, whose KV caches may take as much as
+    /// Drafts of the server's own, for texts that the target writes and no client has guessed in time, including those
+    /// of the API: off; on, as if drafting cost nothing; auto, where measured times promise more tokens per second. The
+    /// text is the same. The server drafts with the draft model on the CPU, whose KV caches may take as much as
     /// --kv-memory again
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = OwnDraftPolicy::Auto)]
     own_draft: OwnDraftPolicy,
-    /// Which guesses at a text a pass judges: paid, those that by measured times raise the tokens per second of all
+    /// Guesses at a text that a pass judges: paid, those that by measured times raise the tokens per second of all
     /// sessions together; all, as if judging cost nothing
     #[arg(long, value_name = "WHICH", value_enum, default_value_t = GuessPolicy::Paid)]
     guesses: GuessPolicy,
-    /// What the server asks of those who guess ahead of its texts: speed, the most tokens a second; or passes, the
-    /// fewest forward passes among the ways that are no slower than the server alone
+    /// Goal for clients that guess ahead of its texts: speed, the most tokens per second; or passes, the fewest forward
+    /// passes among the modes that are no slower than the server alone
     #[arg(long, value_name = "GOAL", default_value = Goal::default().name(), value_parser = Goal::from_str)]
     goal: Goal,
-    /// What the API calls the target; the name of its file or folder if not given
+    /// Name of the target in the API; the name of its file or folder if not given
     #[arg(long, value_name = "NAME")]
     model_name: Option<String>,
     /// Another server that the page offers to go to, with other models; may be given more than once
@@ -110,15 +110,16 @@ pub struct Serve {
     /// Where it is short, idle sessions lose theirs, least recently used first, and are read again on their return
     #[arg(long, value_name = "BYTES", default_value = "1GiB")]
     kv_memory: ByteSize,
-    /// Most tokens in one run of the target, of all sessions together. On the CPU, who shares a run never changes a
-    /// session's text. Fewer rows answer sooner beside long prompts and many sessions, more rows get more done
+    /// Most tokens in one run of the target, of all sessions together. On the CPU, sharing a run never changes a
+    /// session's text. With fewer rows, sessions beside long prompts are answered sooner; more rows give a higher
+    /// throughput
     #[arg(long, value_name = "COUNT", default_value_t = EngineSettings::default().batch_rows as u64, value_parser = clap::value_parser!(u64).range(LEAST_BATCH_ROWS as u64..=65536))]
     batch_rows: u64,
     /// Most drafted tokens in a round
     #[arg(long, value_name = "COUNT", default_value_t = 16, value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_DRAFT_TOKENS)))]
     max_draft_tokens: u8,
-    /// Most rounds of a session that may await their verdict at a time. Each waits as it came, at most 2 MiB; most are
-    /// below 1 KiB
+    /// Most rounds of a session that may await their verdict at a time. A waiting round takes the bytes of its frame,
+    /// at most 2 MiB; most are below 1 KiB
     #[arg(long, value_name = "COUNT", default_value_t = pair::MAX_IN_FLIGHT, value_parser = clap::value_parser!(u8).range(1..))]
     max_in_flight: u8,
     /// Threads that verify; one per processor if not given
@@ -127,17 +128,17 @@ pub struct Serve {
     /// Seconds after which a silent session is closed
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     idle_timeout: u64,
-    /// Seconds that a session waits, with its place, for a client that has lost the connection
+    /// Seconds that a session keeps its slot for a client that has lost the connection
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     detached_lifetime: u32,
-    /// Seconds after which a session ends whatever it does; its client begins another by itself
+    /// Seconds after which a session ends in any case; its client begins another automatically
     #[arg(long, value_name = "SECONDS", default_value_t = 12 * 3600)]
     session_lifetime: u32,
-    /// Seconds that answers of the API and downloads may take to end when the server is asked to stop; sessions are
-    /// told at once, since their clients go on elsewhere or later by themselves
+    /// Seconds that responses of the API and downloads may take to end when the server is asked to stop; sessions are
+    /// notified at once, since their clients reconnect here or elsewhere
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     grace: u64,
-    /// How lines of the log look
+    /// Format of the log's lines
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
     #[command(flatten)]
@@ -146,9 +147,9 @@ pub struct Serve {
     access: AccessArgs,
 }
 
-/// A prompt's token and one more.
+/// Smallest context length: the prompt's token and one more.
 const LEAST_TEXT: u32 = 2;
-/// How long those may take to say so whose answers are cut when the server stops.
+/// Time for responses that are cut at shutdown to send their error.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 impl Serve {
@@ -165,7 +166,7 @@ impl Serve {
         if let Some(count) = self.threads {
             outrider_models::threads::set(count.get());
         }
-        // What is refused at once comes before what takes long.
+        // Quick checks come before slow work.
         self.device.check()?;
         self.check_memory()?;
         let access = self.access.access()?;
@@ -218,7 +219,7 @@ impl Serve {
             stopping: stopping.clone(),
             closing,
         };
-        // What is only odd is told when nothing is left that ends the command.
+        // Warnings come after all errors that would end the command.
         for name in &self.unknown_variables {
             tracing::warn!(name, "a variable in the environment is no setting");
         }
@@ -239,7 +240,8 @@ impl Serve {
         let _ = stop.send(true);
         let mut over = pin!(async {
             let result = serving.await;
-            // Sessions are no requests any more, so that nobody else waits for their last words.
+            // An upgraded connection is no request any more, so graceful shutdown does not wait for its session; this
+            // loop does.
             while engine.load().sessions > 0 {
                 time::sleep(Duration::from_millis(10)).await;
             }
@@ -257,7 +259,8 @@ impl Serve {
     }
 }
 
-/// What an address may have of the files that the process may have open; as many are asked for as can be had.
+/// Limit on the connections of one address: at most `most`, and a fourth of the files that the process may open. Raises
+/// that limit of the process as far as possible.
 fn connections_per_address(most: usize, sessions: usize) -> usize {
     #[cfg(unix)]
     match rlimit::increase_nofile_limit(u64::MAX) {
@@ -273,7 +276,7 @@ fn connections_per_address(most: usize, sessions: usize) -> usize {
     most
 }
 
-/// Bytes of memory that this machine has, where it says so.
+/// Memory of this machine in bytes, if the operating system reports it.
 fn memory() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?.trim().strip_suffix("kB")?;
@@ -281,7 +284,7 @@ fn memory() -> Option<u64> {
 }
 
 impl Serve {
-    /// Caches that grow beyond the machine's memory would end the server, and everybody's sessions with it.
+    /// Refuses KV caches larger than the machine's memory, since they would end the server with all its sessions.
     fn check_memory(&self) -> Result<(), CommandError> {
         match memory().filter(|&all| self.device == DeviceName::Cpu && self.kv_memory.as_u64() > all) {
             Some(all) => {
@@ -292,7 +295,7 @@ impl Serve {
         }
     }
 
-    /// What verifies, what sessions need to know of it, and how its texts begin.
+    /// Target with its description for sessions, and the configuration by which its texts begin.
     async fn target(
         &self,
         tokenizer: &Tokenizer,
@@ -350,7 +353,7 @@ impl Serve {
         Ok((engine.into(), info, config))
     }
 
-    /// The target with the draft model beside it, if it is to draft.
+    /// Adds the draft model to the target, if the server is to draft.
     fn with_own_draft(&self, target: Engine, draft: Model, settings: EngineSettings) -> Result<Engine, CommandError> {
         if self.own_draft == OwnDraftPolicy::Off {
             return Ok(target);
@@ -366,7 +369,7 @@ fn announce(address: SocketAddr, is_encrypted: bool) {
 /// Resolves at Ctrl-C or, on Unix, SIGTERM.
 async fn asked_to_stop() {
     let interrupted = async {
-        // Without a handler for it the process just ends, which is what was asked for.
+        // If the handler cannot be installed, the default action ends the process.
         let _ = signal::ctrl_c().await;
     };
     #[cfg(unix)]

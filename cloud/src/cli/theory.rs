@@ -1,4 +1,4 @@
-//! `outrider theory`.
+//! Command `outrider theory`, which prints the papers' closed forms.
 
 use clap::Args;
 use outrider_papers::theory::tables::Tables;

@@ -1,4 +1,4 @@
-//! `outrider train-gate`.
+//! Command `outrider train-gate`, which trains heads of the draft.
 
 use std::{
     fs,
@@ -30,11 +30,9 @@ Labels belong to the sampling they were drawn at: train with what your sessions 
 
 /// Train SPRINTER's gate and SpecDec++'s stop head for a pair
 ///
-/// The gate tells from the draft's hidden state, and from how likely the draft finds the token, whether a token may
-/// pass without asking the server; the stop head, from the same, how likely the server is to accept it. Both
-/// models go along texts
-/// written by their author, by either model and by both; the figures are on texts that were held out. One seed gives
-/// one file.
+/// The gate predicts from the draft's hidden state and token probabilities whether a token may pass without asking the
+/// server. The stop head predicts from the same how likely the server is to accept it. Both models read texts written
+/// by their author, by either model and by both; the figures are on texts that were held out. One seed gives one file.
 #[derive(Debug, Args)]
 #[command(after_help = SYMBOLS)]
 pub struct TrainGate {
@@ -59,19 +57,19 @@ pub struct TrainGate {
     /// Keep the fewest most likely tokens whose probabilities reach this
     #[arg(long, value_name = "p", default_value_t = Settings::default().sampling.top_p, value_parser = top_p)]
     top_p: f32,
-    /// Do not show the heads the token: they judge by what comes before it alone
+    /// Do not show the token to the heads: they judge by the tokens before it alone
     #[arg(long)]
     unseen: bool,
-    /// Texts to go along, four of each prompt
+    /// Number of texts, four of each prompt
     #[arg(long, value_name = "COUNT", default_value_t = Settings::default().texts)]
     texts: usize,
     /// Most tokens in a text
     #[arg(long, value_name = "COUNT", default_value_t = Settings::default().length)]
     length: usize,
-    /// Decides everything that is drawn
+    /// Seed of all random draws
     #[arg(long, default_value_t = Settings::default().seed)]
     seed: u64,
-    /// File to write
+    /// File to write the heads to
     #[arg(long, value_name = "FILE", default_value = "pair/draft/gate.safetensors")]
     out: PathBuf,
     /// Print one JSON object: the figures
@@ -81,7 +79,7 @@ pub struct TrainGate {
 
 impl TrainGate {
     pub(super) async fn run(mut self) -> Result<(), CommandError> {
-        // Before minutes of work, not after.
+        // Checked before minutes of work.
         let folder = self.out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if !folder.is_dir() {
             return Err(
@@ -124,7 +122,7 @@ impl TrainGate {
     }
 }
 
-/// What `--json` prints.
+/// JSON object that `--json` prints.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Output<'a> {
@@ -141,14 +139,14 @@ fn read_prompts(path: &Path) -> Result<Vec<String>, CommandError> {
     Ok(split(&text))
 }
 
-/// Paragraphs if there are blank lines, else lines.
+/// Splits a text into paragraphs if there are blank lines, else into lines.
 fn split(text: &str) -> Vec<String> {
     let text = text.replace("\r\n", "\n");
     let separator = if text.trim().contains("\n\n") { "\n\n" } else { "\n" };
     text.split(separator).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()).collect()
 }
 
-/// Progress on stderr: a bar in a terminal, else a line for every stage and quarter.
+/// Progress on standard error: a bar in a terminal, else a line for every stage and quarter.
 struct Shown {
     bar: Option<ProgressBar>,
     last: Option<(&'static str, usize)>,

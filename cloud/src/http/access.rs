@@ -1,4 +1,4 @@
-//! Who may use the server.
+//! Access policy of the server.
 
 use std::{net::IpAddr, str::FromStr};
 
@@ -8,33 +8,34 @@ use super::{
     token::Tokens,
 };
 
-/// Who may use the server.
+/// Access policy of the server: origins, tokens, proxies and evidence.
 #[derive(Debug, Clone, Default)]
 pub struct Access {
-    /// The sites whose pages may.
+    /// Origins whose pages may use the server.
     pub origins: Origins,
-    /// The tokens of which one has to be shown, if any has to.
+    /// Bearer tokens, of which a request has to show one; `None` if it need not.
     pub tokens: Option<Tokens>,
-    /// Whose word counts for where a request comes from.
+    /// Proxies whose `X-Forwarded-For` is trusted.
     pub proxies: Proxies,
-    /// Who may ask for evidence.
+    /// Clients that may ask for evidence.
     pub evidence: EvidencePolicy,
 }
 
-/// Who may ask a session for evidence: the target's whole distribution at each judged draft, far more than its text.
+/// Clients that may ask a session for evidence: the target's whole distribution at each judged draft, which reveals far
+/// more than its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum EvidencePolicy {
-    /// Nobody.
+    /// No client may ask for evidence.
     Never,
-    /// Pages of the server's own, and programs, which are no pages; not pages from other sites.
+    /// Pages of the server's own origin, and programs, which are no pages; no pages of other origins.
     #[default]
     SameOrigin,
-    /// Everybody who may open a session.
+    /// Every client that may open a session.
     Always,
 }
 
 impl EvidencePolicy {
-    /// The word on the command line.
+    /// Name of the policy on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Never => "never",
@@ -64,7 +65,7 @@ impl FromStr for EvidencePolicy {
     }
 }
 
-/// Who has sent a request.
+/// Sender of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Caller {
     pub(crate) address: IpAddr,

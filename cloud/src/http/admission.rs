@@ -21,14 +21,14 @@ use super::{
 };
 use crate::log_limits::client_event;
 
-/// Bytes of an origin that the log shows.
+/// Bytes of a refused origin that are logged.
 const SHOWN_ORIGIN: usize = 256;
 
-/// Refuses pages of other sites, and gives the route the [`Caller`].
+/// Refuses pages of origins that are not allowed, and gives the route the [`Caller`].
 pub(crate) async fn admit(State(shared): State<Arc<Shared>>, mut request: Request, next: Next) -> Response {
     let access = &shared.state.access;
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
-    // Without a socket there is no address: a test.
+    // In tests without a socket there is no address.
     let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |ConnectInfo(peer)| peer.ip());
     let address = access.proxies.client(peer, request.headers());
     let relation = access.origins.relation(request.headers());
@@ -45,7 +45,7 @@ pub(crate) async fn admit(State(shared): State<Arc<Shared>>, mut request: Reques
     next.run(request).await
 }
 
-/// Refuses requests without a token that the server knows, if it knows any.
+/// Refuses requests without a known token, if the server has any tokens.
 pub(crate) async fn demand_token(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     let shown = bearer(request.headers());
     match token::check(shared.state.access.tokens.as_ref(), shown) {

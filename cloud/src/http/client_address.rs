@@ -1,8 +1,8 @@
-//! Which address a request comes from.
+//! Client address of a request.
 //!
-//! Behind a proxy it is not the connection's. Proxies add the address that they see to the end of `X-Forwarded-For`,
-//! and a client can write there what it likes before. So the list is read from its end, and only as far as those who
-//! have added to it are known.
+//! With a proxy in between, it is not the address of the connection. Proxies append the address that they see to
+//! `X-Forwarded-For`, and a client can send any list of its own. Therefore the list is read from its end, and only past
+//! addresses of trusted proxies.
 
 use std::net::IpAddr;
 
@@ -11,22 +11,22 @@ use ipnet::IpNet;
 
 static FORWARDED: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Proxies whose word counts.
+/// Networks of trusted proxies.
 #[derive(Debug, Clone, Default)]
 pub struct Proxies(Vec<IpNet>);
 
 impl Proxies {
-    /// Those with an address in one of these networks.
+    /// Trusts proxies with an address in one of these networks.
     pub fn new(networks: Vec<IpNet>) -> Self {
         Self(networks)
     }
 
-    /// Whether an address is one of theirs.
+    /// Returns true if an address is that of a trusted proxy.
     pub(crate) fn include(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(&address))
     }
 
-    /// The address of whoever has sent a request with these headers through `peer`.
+    /// Address of the client that sent a request with these headers through `peer`.
     pub(crate) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut client = peer.to_canonical();
         let lists: Vec<&str> = headers.get_all(&FORWARDED).iter().filter_map(|list| list.to_str().ok()).collect();

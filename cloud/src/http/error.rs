@@ -1,4 +1,4 @@
-//! What is wrong, in OpenAI's shape: `{"error": {"message", "type", "param", "code"}}`.
+//! Errors in OpenAI's format: `{"error": {"message", "type", "param", "code"}}`.
 
 use axum::{
     Json,
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{session::Full, sessions::NoSession};
 
-/// Something to tell a client.
+/// Error of the API, with its HTTP status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiError {
     status: StatusCode,
@@ -21,46 +21,46 @@ pub struct ApiError {
     code: Option<&'static str>,
 }
 
-/// Seconds after which a client may ask again whom there was no room for.
+/// Seconds after which a client that was refused for lack of capacity may try again.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
 
 impl ApiError {
-    /// `kind` is the API's `type`.
+    /// An error with this HTTP status; `kind` is the API's `type`.
     pub fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
         Self { status, kind, message: message.into(), param: None, code: None }
     }
 
-    /// The request is wrong.
+    /// An error of the request (status 400).
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "invalid_request_error", message)
     }
 
-    /// We are.
+    /// An error of the server (status 500).
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", message)
     }
 
-    /// The body is too slow.
+    /// A body that arrives too slowly.
     pub(crate) fn body_timeout() -> Self {
         let text = "The body did not arrive in time.";
         Self::new(StatusCode::REQUEST_TIMEOUT, "invalid_request_error", text).code("body_timeout")
     }
 
-    /// The parameter that is wrong.
+    /// Adds the name of the offending parameter.
     #[must_use]
     pub fn param(mut self, name: &str) -> Self {
         self.param = Some(name.to_owned());
         self
     }
 
-    /// A word for programs.
+    /// Adds a stable code for programs.
     #[must_use]
     pub fn code(mut self, code: &'static str) -> Self {
         self.code = Some(code);
         self
     }
 
-    /// The object that is answered.
+    /// The JSON object of the response.
     pub(crate) fn body(&self) -> Value {
         let Self { kind, message, param, code, .. } = self;
         json!({ "error": { "message": message, "type": kind, "param": param, "code": code } })
@@ -117,7 +117,7 @@ impl From<ErrorFrame> for ApiError {
     }
 }
 
-/// An error as a sentence.
+/// Formats an error as a sentence.
 pub(crate) fn sentence(error: &impl ToString) -> String {
     let text = error.to_string();
     let mut letters = text.chars();

@@ -1,22 +1,22 @@
-//! Whose pages may use the server.
+//! Origins of pages that may use the server.
 //!
-//! A browser says in `Origin` which site's page sends a request, and a page cannot change that. So a site cannot have
-//! its visitors' browsers use a server that only they can reach. Programs that are no browsers say nothing, or what
-//! they like: tokens are for them.
+//! A browser sends the origin of a page in `Origin`, and the page cannot change it. Therefore a site cannot make its
+//! visitors' browsers use a server that only they can reach. Programs other than browsers send no origin or any they
+//! like; tokens protect against them.
 
 use std::{str::FromStr, time::Duration};
 
 use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
 use tower_http::cors::{AllowHeaders, AllowOrigin, Any, CorsLayer};
 
-/// For how long a browser need not ask again what another site's page may send; Chromium keeps it no longer.
+/// Time for which a browser may cache the answer to a preflight request; Chromium caches it no longer.
 const ASKED_AGAIN: Duration = Duration::from_secs(7200);
 
-/// A site: scheme, host and port, or `*` for all.
+/// An origin: scheme, host and port, or `*` for all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin(HeaderValue);
 
-/// A text that is no origin.
+/// Error of a text that is not an origin.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "an origin has a scheme and a host and no path, such as https://example.com or http://127.0.0.1:5173; * is all of them"
@@ -33,7 +33,7 @@ impl FromStr for Origin {
         let text = text.strip_suffix('/').unwrap_or(text).to_ascii_lowercase();
         let uri: Uri = text.parse().map_err(|_| OriginError)?;
         let (scheme, authority) = uri.scheme_str().zip(uri.authority()).ok_or(OriginError)?;
-        // What browsers send: without the port that the scheme has anyway.
+        // The form that browsers send: without the default port of the scheme.
         let usual = if scheme == "https" { ":443" } else { ":80" };
         let authority = authority.as_str();
         let authority = authority.strip_suffix(usual).unwrap_or(authority);
@@ -46,42 +46,42 @@ impl FromStr for Origin {
     }
 }
 
-/// The sites whose pages may use the server beside its own.
+/// Origins whose pages may use the server, in addition to its own.
 #[derive(Debug, Clone, Default)]
 pub struct Origins {
     any: bool,
     listed: Vec<HeaderValue>,
 }
 
-/// How the sender of a request is related to the server.
+/// Relation of a request's sender to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Relation {
-    /// No page at all, as far as one can see.
+    /// A program, since the request has no `Origin`.
     Program,
-    /// A page of the server's own site.
+    /// A page of the server's own origin.
     Same,
-    /// A page of another site that is allowed.
+    /// A page of another origin that is allowed.
     Listed,
-    /// A page of another site.
+    /// A page of another origin that is not allowed.
     Foreign,
 }
 
 impl Origins {
-    /// These, beside the server's own.
+    /// Allows these origins in addition to the server's own.
     pub fn new(origins: Vec<Origin>) -> Self {
         let any = origins.iter().any(|origin| origin.0 == "*");
         let listed = origins.into_iter().map(|origin| origin.0).filter(|origin| origin != "*").collect();
         Self { any, listed }
     }
 
-    /// Whether pages of the server's own are the only ones.
+    /// Returns true if only pages of the server's own origin are allowed.
     pub(crate) fn are_same_only(&self) -> bool {
         !self.any && self.listed.is_empty()
     }
 
     pub(crate) fn relation(&self, headers: &HeaderMap) -> Relation {
         let Some(origin) = headers.get(header::ORIGIN) else { return Relation::Program };
-        // The scheme is not compared: behind a proxy that speaks TLS the server does not know its own.
+        // The scheme is not compared: if a proxy terminates TLS, the server does not know its own scheme.
         let site = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, site)| site);
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
         if site.zip(host).is_some_and(|(site, host)| site.eq_ignore_ascii_case(host)) {
@@ -93,7 +93,7 @@ impl Origins {
         }
     }
 
-    /// Tells browsers which pages may read what is answered.
+    /// CORS layer that lets pages of the allowed origins read responses.
     pub(crate) fn cors(&self) -> CorsLayer {
         if self.are_same_only() {
             return CorsLayer::new();
@@ -103,7 +103,7 @@ impl Origins {
             false => AllowOrigin::list(self.listed.clone()),
         };
         let methods = [Method::GET, Method::POST];
-        // By these a download is kept, and continues where it broke.
+        // Headers that a page needs to cache a download and to resume it.
         let shown = [header::ETAG, header::CONTENT_ENCODING, header::CONTENT_RANGE];
         CorsLayer::new()
             .allow_origin(origins)

@@ -1,9 +1,8 @@
-//! Files of the pair for browsers: with what a download needs to continue where it broke, and a browser to see that it
-//! has the file already.
+//! Files of the pair for browsers, served so that a download can be resumed and a cached file revalidated.
 //!
-//! Nothing is compressed while it is sent: weights hardly get smaller, and a part of what is compressed anew each time
-//! is of no use. A text is compressed once, and each of its forms is a representation with a tag of its own (RFC 9110,
-//! section 8.8.3.3): `"…"` as it is, `"…-br"` and `"…-gzip"`.
+//! Nothing is compressed on the fly: weights hardly shrink, and parts of two compressed streams do not fit together. A
+//! text is compressed once, and each of its forms is a representation with an entity tag of its own (RFC 9110, section
+//! 8.8.3.3): `"…"` uncompressed, `"…-br"` and `"…-gzip"`.
 
 use std::{
     io::Write,
@@ -19,45 +18,47 @@ use axum::{
 use flate2::{Compression, write::GzEncoder};
 use sha2::{Digest, Sha256};
 
-/// Of brotli's 11. The last two make a tokenizer smaller by a seventh and take ten times as long.
+/// Brotli's quality, of at most 11. The last two levels make a tokenizer smaller by a seventh and take ten times as
+/// long.
 const BROTLI_QUALITY: i32 = 9;
-/// The base-2 logarithm of brotli's window, in bytes.
+/// Base-2 logarithm of brotli's window, in bytes.
 const BROTLI_WINDOW: i32 = 22;
 
-/// What a shared cache may do: keep it and ask each time whether it is still so; but not make another file of it, of
-/// which no part would fit.
+/// Cache-Control of the files: a shared cache may keep a file and must revalidate it. It must not transform it, since
+/// parts of a transformed file would not fit.
 const CACHING: HeaderValue = HeaderValue::from_static("no-cache, no-transform");
 
-/// A file in memory.
+/// A file in memory, with its compressed forms.
 #[derive(Debug, Clone)]
 pub struct PairFile {
     content_type: &'static str,
     plain: Representation,
-    /// The best first, once they are made; `None` for what is not a text.
+    /// Compressed forms, the smallest first, once they are made; `None` for files that are not text.
     compressed: Option<Arc<OnceLock<[Representation; 2]>>>,
 }
 
 #[derive(Debug, Clone)]
 struct Representation {
-    /// The value of Content-Encoding.
+    /// Value of Content-Encoding.
     coding: Option<&'static str>,
     bytes: Bytes,
     etag: HeaderValue,
 }
 
 impl PairFile {
-    /// Weights, which are sent as they are.
+    /// A file of weights, sent uncompressed.
     pub fn weights(bytes: Vec<u8>) -> Self {
         Self { content_type: "application/octet-stream", plain: Representation::plain(bytes), compressed: None }
     }
 
-    /// A text in JSON. Until it is compressed, which is begun here, it is sent as it is.
+    /// A file of JSON text. Its compression starts here, in a thread, and until it is finished the file is sent
+    /// uncompressed.
     pub fn json(bytes: Vec<u8>) -> Self {
         let plain = Representation::plain(bytes);
         let compressed = Arc::new(OnceLock::new());
         let (text, made) = (plain.clone(), Arc::clone(&compressed));
         thread::spawn(move || {
-            // Into memory nothing fails to be written; else the text goes on being sent as it is.
+            // Writing to memory does not fail; if it did, the file would be sent uncompressed.
             if let (Ok(brotli), Ok(gzip)) = (text.brotli(), text.gzip()) {
                 let _ = made.set([brotli, gzip]);
             }
@@ -65,7 +66,8 @@ impl PairFile {
         Self { content_type: "application/json", plain, compressed: Some(compressed) }
     }
 
-    /// All of it, the one range that is asked for, or that the client has it (RFC 9110, sections 13 and 14).
+    /// Responds with the whole file, the one range that is asked for, or 304 if the client has it (RFC 9110, sections
+    /// 13 and 14).
     pub(crate) fn answer(&self, asked: &HeaderMap) -> Response {
         let mut answer = self.negotiated(asked).answer(self.content_type, asked);
         let headers = answer.headers_mut();
@@ -142,21 +144,20 @@ impl Representation {
     }
 }
 
-/// The longest value of Range that is read, in bytes. A longer one is ignored.
+/// Longest value of Range that is read, in bytes. A longer one is ignored.
 const LONGEST_RANGE: usize = 64;
 
-/// The range of bytes that a request asks for (RFC 9110, section 14.1.2). Numbers above `u64::MAX` are taken as that.
+/// Range of bytes that a request asks for (RFC 9110, section 14.1.2). Numbers above `u64::MAX` are read as `u64::MAX`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ByteRange {
-    /// From the first position to the last, or to the end of the file.
+    /// Bytes from the first position to the last, or to the end of the file.
     From { first: u64, last: Option<u64> },
-    /// The last bytes of the file, this number of them.
+    /// Last bytes of the file, this number of them.
     Suffix(u64),
 }
 
 impl ByteRange {
-    /// The range that the headers ask for. A request for several ranges, or for none that can be read, is answered with
-    /// the whole file.
+    /// Reads the range from the headers. Several ranges or an invalid one give `None`, and so the whole file.
     fn asked(headers: &HeaderMap) -> Option<Self> {
         let mut values = headers.get_all(header::RANGE).iter();
         match (values.next(), values.next()) {
@@ -181,7 +182,7 @@ impl ByteRange {
         }
     }
 
-    /// The first and the last position in a file of this length, or none if the file has no byte of the range.
+    /// First and last position in a file of this length; `None` if the file has no byte of the range.
     fn within(self, length: u64) -> Option<(u64, u64)> {
         let end = length.checked_sub(1)?;
         match self {
@@ -191,25 +192,25 @@ impl ByteRange {
     }
 }
 
-/// The number that these digits write.
+/// Reads a decimal position; too large a number gives `u64::MAX`.
 fn position(digits: &str) -> Option<u64> {
     let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
-    // Digits alone fail to be read only where they are too many.
+    // Digits fail to parse only if the number is too large.
     is_number.then(|| digits.parse().unwrap_or(u64::MAX))
 }
 
-/// An entity tag of what is visible ASCII.
+/// Entity tag with a name of visible ASCII characters.
 fn tag(name: &str) -> HeaderValue {
     HeaderValue::from_str(&format!("\"{name}\"")).unwrap_or(HeaderValue::from_static("\"\""))
 }
 
-/// Whether a list of tags has this one, by weak comparison: a proxy may have weakened it.
+/// Returns true if a list of tags has this one, by weak comparison: a proxy may have weakened it.
 fn names(tags: &HeaderValue, wanted: &HeaderValue) -> bool {
     let tags = tags.to_str().unwrap_or_default().split(',').map(str::trim);
     tags.map(|tag| tag.strip_prefix("W/").unwrap_or(tag)).any(|tag| tag == "*" || tag.as_bytes() == wanted.as_bytes())
 }
 
-/// Whether a client has said that it reads this coding (RFC 9110, section 12.5.3).
+/// Returns true if a client accepts this content coding (RFC 9110, section 12.5.3).
 fn accepts(asked: &HeaderMap, coding: &str) -> bool {
     let values = asked.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|entry| {
@@ -225,7 +226,7 @@ mod tests {
 
     use super::*;
 
-    /// By sha256sum of "the whole file".
+    /// Computed by sha256sum from "the whole file".
     const SHA256: &str = "820480309f460664c2771eedec77663260b7da322f7d11f8b2fff2691e778242";
 
     fn headers(asked: &[(HeaderName, &str)]) -> HeaderMap {
@@ -254,7 +255,7 @@ mod tests {
         assert_eq!(answer(&[(header::RANGE, "bytes=4-"), (header::IF_RANGE, etag)]).await, rest);
         assert_eq!(answer(&[(header::RANGE, "bytes=4-8")]).await.2, b"whole");
         assert_eq!(answer(&[(header::RANGE, "bytes=-4")]).await.2, b"file");
-        // Of another version nothing fits, nor of one that may differ in its bytes.
+        // A range does not apply to another version, or to one with a weak tag.
         for other in [tag, &format!("W/{etag}"), "Tue, 24 Nov 2026 00:00:00 GMT"] {
             let asked = [(header::RANGE, "bytes=4-"), (header::IF_RANGE, other)];
             assert_eq!(answer(&asked).await, (200, None, b"the whole file".to_vec()), "{other}");
@@ -356,7 +357,7 @@ mod tests {
             assert_eq!(header(header::ETAG), Some(format!("\"{SHA256}{suffix}\"")));
             assert_eq!(to_bytes(answer.into_body(), 100).await.unwrap(), form.bytes);
         }
-        // Parts are those of the form that was begun.
+        // Ranges apply to the representation of the first part.
         let etag = gzip.etag.to_str().unwrap();
         let rest = [&gzip_first[..], &[(header::RANGE, "bytes=5-"), (header::IF_RANGE, etag)]].concat();
         let answer = file.answer(&headers(&rest));

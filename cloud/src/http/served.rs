@@ -1,32 +1,32 @@
-//! The target, as the API needs to know it.
+//! The served target, as the API describes it.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
 use outrider_models::{ChatTemplate, Tokenizer};
 
-/// The target, as the API needs to know it.
+/// The served target, as the API describes it.
 #[derive(Clone)]
 pub struct Served {
-    /// What it is called.
+    /// Name of the target model.
     pub name: String,
-    /// What the draft is called that browsers load.
+    /// Name of the draft model that browsers load.
     pub draft_name: String,
-    /// Other servers, with other models, that the page offers to go to.
+    /// Other servers, with other models, to which the page links.
     pub elsewhere: Vec<Elsewhere>,
-    /// The token that begins a text, if the target has one.
+    /// Token that begins a text, if the target has one.
     pub bos_token_id: Option<u32>,
-    /// Its tokenizer.
+    /// Tokenizer of the target and the draft.
     pub tokenizer: Arc<Tokenizer>,
-    /// How a conversation becomes a prompt.
+    /// Chat template, which turns a conversation into a prompt.
     pub template: Arc<ChatTemplate>,
 }
 
-/// Another server.
+/// Another server, to which the page links.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Elsewhere {
-    /// What there is, as a link says it.
+    /// Text of the link to it.
     pub name: String,
-    /// The address of its page.
+    /// URL of the other server's page.
     pub url: String,
 }
 

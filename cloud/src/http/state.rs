@@ -23,46 +23,46 @@ use crate::{
 /// Settings and handles of a server.
 #[derive(Debug, Clone)]
 pub struct AppState {
-    /// The target.
+    /// The target, through an engine or a gateway.
     pub engine: Target,
-    /// What sessions need to know of it.
+    /// Description of the target for sessions.
     pub target: TargetInfo,
-    /// The sessions, and as many as each address may have.
+    /// Open sessions, with their limit per address.
     pub sessions: Sessions,
-    /// Bounds on each session.
+    /// Time limits and permissions of each session.
     pub limits: Limits,
-    /// Bounds on each client.
+    /// Limits on each client.
     pub caps: Caps,
-    /// Who may use it.
+    /// Origins, tokens and proxies that are allowed.
     pub access: Access,
-    /// What the API needs besides.
+    /// Names, tokenizer and chat template for the API.
     pub served: Served,
-    /// The draft model for browsers.
+    /// Draft model for browsers.
     pub draft: PairFile,
-    /// Its tokenizer.
+    /// Tokenizer.json for browsers.
     pub tokenizer_json: PairFile,
-    /// Its trained heads, if it has any.
+    /// Trained heads of the draft model, if it has any.
     pub heads_safetensors: Option<PairFile>,
-    /// Becomes true when the server stops: for sessions at once.
+    /// Becomes true when the server stops; sessions end at once.
     pub stopping: watch::Receiver<bool>,
-    /// Becomes true when answers of the API have had their time to end, too.
+    /// Becomes true when the grace period for responses of the API is over.
     pub closing: watch::Receiver<bool>,
 }
 
-/// What one client may take of the server.
+/// Limits on what one client may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Caps {
-    /// Sessions, those without a connection too, and API requests at a time from one address; 0 is no limit.
+    /// Sessions (also detached ones) and API requests at a time from one address; 0 is no limit.
     pub sessions_per_address: usize,
     /// Connections at a time from one address that have not become sessions; 0 is no limit.
     pub connections_per_address: usize,
-    /// Frames a second from a session, and at once; those that come faster wait. 0 is no limit.
+    /// Frames per second from a session, and frames in a burst; faster ones wait. 0 is no limit.
     pub frames_per_second: u32,
-    /// Bytes in the body of a request; that much memory each.
+    /// Limit on the body of a request, in bytes; each request may take this much memory.
     pub body_bytes: usize,
-    /// How long the head of a request may take.
+    /// Time limit for the head of a request.
     pub header_read: Duration,
-    /// How long a pause in the body of a request may be; all of it may take six times as long.
+    /// Longest pause in the body of a request; the whole body may take six times as long.
     pub body_read: Duration,
 }
 
@@ -83,13 +83,13 @@ impl Default for Caps {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) state: AppState,
-    /// How the target is spoken to.
+    /// Chat template of the target in JSON, for browsers.
     pub(crate) chat_json: PairFile,
-    /// Connections for sessions that have not said Hello.
+    /// Counts of connections for sessions that have not said Hello.
     pub(crate) newcomers: AddressLimits,
-    /// Choices of API requests beside the first one of each request.
+    /// Counts of the additional choices of API requests, after the first choice of each.
     pub(crate) choices: AddressLimits,
-    /// When the engine was last asked whether it runs, and what came of it.
+    /// Time and result of the last probe of the engine.
     pub(crate) probed: Mutex<Option<(Instant, &'static str)>>,
 }
 
@@ -97,17 +97,17 @@ impl Shared {
     pub(crate) fn new(state: AppState) -> Self {
         let newcomers = AddressLimits::new(state.caps.connections_per_address);
         let choices = AddressLimits::new(state.caps.sessions_per_address);
-        // Texts and nothing else: they have a form in JSON.
+        // The template consists of strings, so this cannot fail.
         let chat = serde_json::to_vec(state.served.template.source()).unwrap_or_default();
         Self { state, chat_json: PairFile::json(chat), newcomers, choices, probed: Mutex::default() }
     }
 
-    /// A slot in the engine for a client.
+    /// Takes a slot of the engine for a client.
     pub(crate) async fn slot(&self, client: IpAddr) -> Result<TargetSlot, Full> {
         self.host(self.state.limits).slot(client).await
     }
 
-    /// A slot for one more choice of a request that has one, while at least half of the slots are free.
+    /// Takes a slot for one more choice of a request, as long as at most half of the slots are taken.
     pub(crate) fn slot_for_choice(&self, client: IpAddr) -> Option<(AddressPermit, TargetSlot)> {
         let engine = &self.state.engine;
         let load = engine.load();
@@ -115,13 +115,13 @@ impl Shared {
         Some((permit, engine.slot()?.of(client)))
     }
 
-    /// What sessions within these bounds share.
+    /// Parts of the server that its sessions share, with these limits for a session.
     pub(crate) fn host(&self, limits: Limits) -> Host {
         let AppState { engine, sessions, target, stopping, .. } = self.state.clone();
         Host { engine, sessions, target, limits, stopping }
     }
 
-    /// Bounds on a session of this client.
+    /// Time limits and permissions of a session of this client.
     pub(crate) fn limits(&self, caller: &Caller) -> Limits {
         let evidence = self.state.access.evidence.allows(caller.relation);
         Limits { evidence: self.state.limits.evidence && evidence, ..self.state.limits }

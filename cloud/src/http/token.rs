@@ -1,7 +1,7 @@
-//! Bearer tokens.
+//! Bearer tokens of clients.
 //!
-//! A request shows one as `Authorization: Bearer …`. A page cannot set that header on a WebSocket, but it can offer
-//! subprotocols: `outrider`, which the server takes, and `outrider.bearer.…`.
+//! A request has one in `Authorization: Bearer …`. A page cannot set that header on a WebSocket, but it can offer
+//! subprotocols: `outrider`, which the server selects, and `outrider.bearer.…`.
 
 use std::{collections::HashSet, fmt, sync::Arc};
 
@@ -9,42 +9,42 @@ use axum::http::{HeaderMap, header};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// The subprotocol of a session.
+/// Subprotocol of a session.
 pub(crate) const PROTOCOL: &str = "outrider";
-/// What a token begins with that is offered as a subprotocol.
+/// Prefix of a token that is offered as a subprotocol.
 const PROTOCOL_PREFIX: &str = "outrider.bearer.";
-/// The shortest token, in characters.
+/// Least length of a token, in characters.
 const SHORTEST: usize = 16;
 
-/// Tokens with the names of those who have them.
+/// Digests of the tokens, with the names of their owners.
 #[derive(Clone)]
 pub struct Tokens(Vec<(Arc<str>, [u8; 32])>);
 
-/// A file that gives no tokens.
+/// Error of a file of tokens.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokensError {
-    /// A line is none of a name and a token.
+    /// The line is not a name and a token.
     #[error("line {0} is not a name, a space and a token")]
     Line(usize),
-    /// Too short to be hard to guess.
+    /// The token is too short to be hard to guess.
     #[error("the token at line {0} has fewer than 16 characters; `openssl rand -hex 32` makes a good one")]
     Short(usize),
-    /// It cannot be a subprotocol, and so not come from a page.
+    /// The token cannot be a subprotocol, so a page could not send it.
     #[error("the token at line {0} has other characters than letters, digits, - and _")]
     Characters(usize),
-    /// Two have one name or one token.
+    /// The name or the token occurs twice.
     #[error("line {0} repeats a name or a token")]
     Repeated(usize),
-    /// Nobody could use the server.
+    /// The file has no token, so no client could use the server.
     #[error("there is no token in it")]
     None,
 }
 
 impl Tokens {
-    /// Reads a name and a token from every line that is not empty and does not begin with `#`.
+    /// Reads a name and a token from every line that is neither empty nor begins with `#`.
     ///
     /// # Errors
-    /// [`TokensError`] with the number of the line.
+    /// [`TokensError`] with the number of the line, if it has one.
     pub fn parse(text: &str) -> Result<Self, TokensError> {
         let (mut tokens, mut seen) = (Vec::new(), HashSet::new());
         for (line, number) in text.lines().map(str::trim).zip(1..) {
@@ -69,7 +69,7 @@ impl Tokens {
         if tokens.is_empty() { Err(TokensError::None) } else { Ok(Self(tokens)) }
     }
 
-    /// Who has this token. What is compared are digests, all of them, in a time that does not depend on them.
+    /// Name of a token's owner. Compares digests of all tokens, in a time that does not depend on them.
     fn owner(&self, token: &str) -> Option<Arc<str>> {
         let shown = digest(token);
         let mut owner = None;
@@ -88,7 +88,7 @@ impl fmt::Debug for Tokens {
     }
 }
 
-/// Why a request is refused.
+/// Reason why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error("This server wants a token, and none was shown.")]
@@ -97,7 +97,7 @@ pub(crate) enum Refusal {
     Unknown,
 }
 
-/// The name of whoever has the token; none where no token is wanted.
+/// Checks the token of a request. Returns its owner's name; `None` if the server requires no token.
 pub(crate) fn check(tokens: Option<&Tokens>, shown: Option<&str>) -> Result<Option<Arc<str>>, Refusal> {
     match (tokens, shown) {
         (None, _) => Ok(None),
@@ -106,13 +106,13 @@ pub(crate) fn check(tokens: Option<&Tokens>, shown: Option<&str>) -> Result<Opti
     }
 }
 
-/// The token in the header that is for it.
+/// Token in the `Authorization` header.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// The token among subprotocols that are offered.
+/// Token among the offered subprotocols.
 pub(crate) fn offered<'a>(protocols: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     protocols.filter_map(|protocol| protocol.strip_prefix(PROTOCOL_PREFIX)).next()
 }

@@ -18,7 +18,7 @@ use std::{
 
 use super::endpoint::RequestError;
 
-/// Time between two looks at a lock that another process has.
+/// Pause between two attempts to take a lock that another process holds.
 const LOCK_PAUSE: Duration = Duration::from_millis(200);
 
 /// All repositories in the cache.
@@ -60,13 +60,13 @@ pub(super) struct Repository {
 }
 
 impl Repository {
-    /// The commit that was last downloaded.
+    /// Commit that was last downloaded.
     pub(super) fn commit(&self) -> Option<String> {
         let commit = fs::read_to_string(self.path.join("refs").join("main")).ok()?;
         Some(commit.trim().to_owned()).filter(|commit| is_inside(commit))
     }
 
-    /// Makes a commit the last one, once all its files that are wanted are there.
+    /// Records a commit as the last downloaded one, once all its wanted files are there.
     pub(super) fn set_commit(&self, commit: &str) -> Result<(), RequestError> {
         let path = self.path.join("refs").join("main");
         within_folder(&path, |path| fs::write(path, commit))
@@ -77,13 +77,13 @@ impl Repository {
         self.path.join("snapshots").join(commit)
     }
 
-    /// The names of the files of a commit that are there, with their folders.
+    /// Names of a commit's files in the cache, with their folders.
     pub(super) fn files(&self, commit: &str) -> Vec<String> {
         let (mut names, mut folders) = (Vec::new(), vec![(self.snapshot(commit), String::new())]);
         while let Some((folder, prefix)) = folders.pop() {
             for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
                 let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
-                // Links to folders are not followed: there are none, and they might lead back.
+                // Links to folders are not followed: the cache has none, and they might form a loop.
                 match entry.file_type() {
                     Ok(kind) if kind.is_dir() => folders.push((entry.path(), format!("{name}/"))),
                     _ => names.push(name),
@@ -93,12 +93,13 @@ impl Repository {
         names
     }
 
-    /// The bytes of a version of a file.
+    /// Path of the bytes of a version of a file.
     pub(super) fn blob(&self, etag: &str) -> PathBuf {
         self.path.join("blobs").join(etag)
     }
 
-    /// Waits until no other process downloads this version of a file, and holds others off until the result is dropped.
+    /// Waits until no other process downloads this version of a file, and keeps others waiting until the result is
+    /// dropped.
     pub(super) async fn lock(&self, etag: &str) -> Result<File, RequestError> {
         let path = self.locks.join(format!("{etag}.lock"));
         let file = within_folder(&path, |path| File::options().create(true).append(true).open(path))?;
@@ -111,11 +112,11 @@ impl Repository {
         }
     }
 
-    /// Puts a version of a file into a commit's folder.
+    /// Links a version of a file into a commit's folder.
     pub(super) fn link(&self, etag: &str, commit: &str, name: &str) -> Result<PathBuf, RequestError> {
         let path = self.snapshot(commit).join(name);
         within_folder(&path, |path| {
-            // An old link whose blob was deleted is in the way.
+            // An old link whose blob was deleted would make linking fail.
             match fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -132,7 +133,7 @@ impl Repository {
     }
 }
 
-/// Does something with a path whose folder is made first.
+/// Creates the folder of a path, then calls `act` with the path.
 pub(super) fn within_folder<T>(path: &Path, act: impl FnOnce(&Path) -> io::Result<T>) -> Result<T, RequestError> {
     let folder = path.parent().unwrap_or(Path::new(""));
     fs::create_dir_all(folder).and_then(|()| act(path)).map_err(|error| unwritable(path, error))
@@ -142,7 +143,7 @@ pub(super) fn unwritable(path: &Path, error: io::Error) -> RequestError {
     RequestError::Cache { path: path.display().to_string(), error }
 }
 
-/// True of names from a server that stay in the folder to which they are joined.
+/// Returns true for names from a server that stay within the folder to which they are joined.
 pub(super) fn is_inside(name: &str) -> bool {
     let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
     !name.is_empty() && !name.contains('\\') && Path::new(name).components().all(is_plain)

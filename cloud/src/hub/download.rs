@@ -17,22 +17,22 @@ use super::{
     endpoint::{Endpoint, LINKED_ETAG, PAUSES, RequestError, host, path},
 };
 
-/// A file of a commit on the hub.
+/// A file of one commit on the hub.
 pub(super) struct Remote<'a> {
     /// The hub, or a mirror of it.
     pub(super) endpoint: &'a Endpoint,
     /// The repository in the cache.
     pub(super) cache: &'a Repository,
-    /// The repository's name, `OWNER/NAME`.
+    /// Name of the repository, `OWNER/NAME`.
     pub(super) repository: &'a str,
-    /// The commit that the file is of.
+    /// Commit that has the file.
     pub(super) commit: &'a str,
-    /// The file's name in the repository.
+    /// Name of the file in the repository.
     pub(super) name: &'a str,
 }
 
 impl Remote<'_> {
-    /// The path of the file in the cache. It is downloaded if it is not there.
+    /// Returns the path of the file in the cache. Downloads it if it is not there.
     pub(super) async fn fetch(&self) -> Result<PathBuf, RequestError> {
         let Self { cache, repository, commit, name, .. } = self;
         let found = cache.snapshot(commit).join(name);
@@ -41,7 +41,7 @@ impl Remote<'_> {
         }
         let from = format!("{repository}/resolve/{commit}/{name}");
         let etag = version(&self.endpoint.head(&from).await?)?;
-        // Other processes wait, and find it there.
+        // Other processes wait here, and then find the file in the cache.
         let _lock = cache.lock(&etag).await?;
         let blob = cache.blob(&etag);
         if !blob.exists() {
@@ -50,8 +50,8 @@ impl Remote<'_> {
         cache.link(&etag, commit, name)
     }
 
-    /// Downloads a version of the file. What an earlier download left is kept, and what this one leaves if it is cut
-    /// off for good.
+    /// Downloads a version of the file. Bytes of an earlier download are kept, and so are those of this one if it is
+    /// cut off for good.
     async fn download(&self, from: &str, blob: &Path) -> Result<(), RequestError> {
         let part = blob.with_added_extension("incomplete");
         let mut file =
@@ -99,11 +99,11 @@ impl Remote<'_> {
                 if kept == total {
                     return Ok(());
                 }
-                // These are no bytes of this file.
+                // The bytes in the cache do not belong to this file.
                 begin_at(0)?;
                 return Err(length_error(&response, kept, total));
             }
-            // The whole file: the server knows no ranges.
+            // The whole file: the server does not support ranges.
             StatusCode::OK => {
                 kept = 0;
                 response.content_length()
@@ -126,7 +126,7 @@ impl Remote<'_> {
     }
 }
 
-/// The version of a file: the hub's name for its bytes, and in the cache the blob's.
+/// Version of a file: its ETag, which also names its blob in the cache.
 fn version(response: &Response) -> Result<String, RequestError> {
     let name = [LINKED_ETAG, ETAG].into_iter().find(|name| response.headers().contains_key(name)).unwrap_or(ETAG);
     if !response.status().is_success() && name != LINKED_ETAG {
@@ -140,7 +140,7 @@ fn version(response: &Response) -> Result<String, RequestError> {
     etag.filter(is_usable).ok_or_else(|| RequestError::of_header(response, name))
 }
 
-/// The first byte of an answer's range, if it has one, and the bytes of the whole file.
+/// First byte of a response's range, if it has one, and the length of the whole file in bytes.
 fn range(response: &Response) -> Result<(Option<u64>, u64), RequestError> {
     let parsed = || {
         let (range, total) =
@@ -150,7 +150,7 @@ fn range(response: &Response) -> Result<(Option<u64>, u64), RequestError> {
     parsed().ok_or_else(|| RequestError::of_header(response, CONTENT_RANGE))
 }
 
-/// True of failures after which a download is resumed.
+/// Returns true for failures after which a download is resumed.
 fn is_cut_off(error: &RequestError) -> bool {
     matches!(error, RequestError::Connection { .. } | RequestError::Length { .. })
 }
@@ -163,7 +163,7 @@ fn length(file: &File, path: &Path) -> Result<u64, RequestError> {
     file.metadata().map(|metadata| metadata.len()).map_err(|error| unwritable(path, error))
 }
 
-/// A bar on stderr, in a terminal.
+/// Progress bar on standard error, shown in a terminal.
 fn bar(name: &str) -> ProgressBar {
     if !stderr().is_terminal() {
         return ProgressBar::hidden();

@@ -1,8 +1,8 @@
 //! Requests to the hub, and to the hosts that it redirects to.
 //!
 //! Redirects are followed here, so that the token goes to one origin alone: the scheme, host and port of the endpoint.
-//! reqwest's own policy would not do. It compares hosts and ports, not schemes, and only the last two addresses: a host
-//! that is redirected to and redirects to itself is sent the headers of the first request again (reqwest 0.12).
+//! reqwest's own policy is not enough. It compares hosts and ports, not schemes, and only the last two addresses: a
+//! host that was redirected to and redirects to itself receives the headers of the first request again (reqwest 0.12).
 
 use std::{env, error::Error, fmt, io, time::Duration};
 
@@ -12,21 +12,21 @@ use reqwest::{
     redirect::Policy,
 };
 
-/// Redirects that are followed from one request.
+/// Limit on the redirects of one request.
 const MOST_REDIRECTS: usize = 10;
-/// Pauses before a request that was refused for now, or a download that was cut off, is repeated.
+/// Pauses before a request that was refused temporarily, or a download that was cut off, is repeated.
 pub(super) const PAUSES: [Duration; 4] =
     [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
-/// The longest pause that an answer may ask for.
+/// Longest pause that a response may ask for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// Time for a connection to be made, and for the next bytes of an answer to come.
+/// Time limit for a connection, and for the next bytes of a response.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The version of a file that lies elsewhere, in the hub's redirect to it.
+/// Header of the hub's redirects: the version of a file that is stored elsewhere.
 pub(super) const LINKED_ETAG: HeaderName = HeaderName::from_static("x-linked-etag");
 
-/// Why a request has no answer that can be used.
+/// Reason why a request has no usable response.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
     /// `HF_ENDPOINT` is not the address of a server.
@@ -46,7 +46,7 @@ pub enum RequestError {
         /// The innermost cause.
         cause: String,
     },
-    /// The answer has a status that is none of success.
+    /// The status of the response is not one of success.
     #[error("{host} answers {path} with {status}")]
     Status {
         /// The host that answered, which may be one that the hub redirected to.
@@ -56,7 +56,7 @@ pub enum RequestError {
         /// The status of the answer.
         status: StatusCode,
     },
-    /// Redirects lead to redirects.
+    /// The request leads to more redirects than are followed.
     #[error("{host} redirects more than {MOST_REDIRECTS} times")]
     Redirects {
         /// The host of the last redirect.
@@ -77,22 +77,22 @@ pub enum RequestError {
         /// Its value, if it is there.
         value: Option<String>,
     },
-    /// The hub's name for a commit is none that a folder can have.
+    /// The hub's id of a commit cannot be the name of a folder.
     #[error("the hub calls the last commit {given:?}, which is no name of a commit")]
     Commit {
         /// The name that the hub gave.
         given: String,
     },
-    /// A download has other bytes than the file.
+    /// The length of a download differs from that of the file.
     #[error("{host} sent {received} of {expected} bytes of {path}")]
     Length {
         /// The host that answered.
         host: String,
         /// The path of the request, without its query.
         path: String,
-        /// Bytes that are in the cache.
+        /// Number of bytes in the cache.
         received: u64,
-        /// The length of the file, in bytes.
+        /// Length of the file, in bytes.
         expected: u64,
     },
     /// A file of the cache cannot be written.
@@ -106,7 +106,7 @@ pub enum RequestError {
 }
 
 impl RequestError {
-    /// The status of the answer, if that is what was wrong.
+    /// Status of the response, if that is the error.
     pub(super) fn status(&self) -> Option<StatusCode> {
         match self {
             Self::Status { status, .. } => Some(*status),
@@ -123,7 +123,7 @@ impl RequestError {
         Self::Header { host: host(response.url()), path: path(response.url()), name, value }
     }
 
-    /// The error without the address, whose query may be a signature that opens a private file.
+    /// Error of a connection without its address, whose query may be a signature that opens a private file.
     pub(super) fn of_connection(url: &Url, error: &reqwest::Error) -> Self {
         let mut cause: &dyn Error = error;
         while let Some(inner) = cause.source() {
@@ -133,7 +133,7 @@ impl RequestError {
     }
 }
 
-/// The host of an address, and its port if it is not the scheme's.
+/// Host of an address, with its port if it is not the scheme's default.
 pub(super) fn host(url: &Url) -> String {
     let name = url.host_str().unwrap_or_default();
     url.port().map_or_else(|| name.to_owned(), |port| format!("{name}:{port}"))
@@ -147,7 +147,7 @@ pub(super) fn path(url: &Url) -> String {
 /// The hub, or a mirror of it.
 pub(super) struct Endpoint {
     url: Url,
-    /// The value of `Authorization` for the origin of `url`.
+    /// Value of `Authorization` for the origin of `url`.
     authorization: Option<HeaderValue>,
     client: Client,
 }
@@ -158,7 +158,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// The address of the hub that `HF_ENDPOINT` names, or else Hugging Face's.
+/// Address of the hub that `HF_ENDPOINT` names, or else Hugging Face's.
 pub(super) fn address() -> String {
     let given = env::var("HF_ENDPOINT").unwrap_or_default();
     match given.trim().trim_end_matches('/') {
@@ -168,7 +168,7 @@ pub(super) fn address() -> String {
 }
 
 impl Endpoint {
-    /// The hub at this address, with the token that is shown to it.
+    /// The hub at this address, with the token to send to it.
     pub(super) fn new(address: &str, token: Option<&str>) -> Result<Self, RequestError> {
         let refused = || RequestError::Endpoint { given: address.to_owned() };
         let url = Url::parse(address).map_err(|_| refused())?;
@@ -190,12 +190,12 @@ impl Endpoint {
         Ok(Self { authorization: token.map(authorization).transpose()?, url, client })
     }
 
-    /// Asks for what is at a path, from a byte on. The answer is the last of the redirects.
+    /// Requests a path, starting from a byte. Returns the response after all redirects.
     pub(super) async fn get(&self, path: &str, from: u64) -> Result<Response, RequestError> {
         self.follow(Method::GET, path, from).await
     }
 
-    /// Asks for the headers of a file: those of the first answer that says its version.
+    /// Requests the headers of a file: those of the first response that has its version.
     pub(super) async fn head(&self, path: &str) -> Result<Response, RequestError> {
         self.follow(Method::HEAD, path, 0).await
     }
@@ -204,7 +204,7 @@ impl Endpoint {
         let mut url = self.at(path);
         for _ in 0..=MOST_REDIRECTS {
             let response = self.ask(&method, &url, from).await?;
-            // Addresses of files elsewhere are often signed for GET alone.
+            // Signed addresses of files elsewhere often allow GET only.
             let is_enough = method == Method::HEAD && response.headers().contains_key(LINKED_ETAG);
             let Some(location) = response.headers().get(LOCATION).filter(|_| response.status().is_redirection()) else {
                 return Ok(response);
@@ -218,7 +218,7 @@ impl Endpoint {
         Err(RequestError::Redirects { host: host(&url) })
     }
 
-    /// One answer of one host, which is asked again where it refuses for now.
+    /// Sends a request to one host, and repeats it while the host refuses temporarily.
     async fn ask(&self, method: &Method, url: &Url, from: u64) -> Result<Response, RequestError> {
         let mut pauses = PAUSES.into_iter();
         loop {
@@ -244,14 +244,14 @@ impl Endpoint {
         }
     }
 
-    /// The value of `Authorization` for an address: none outside the endpoint's origin.
+    /// Value of `Authorization` for an address; `None` outside the endpoint's origin.
     fn authorization_for(&self, url: &Url) -> Option<&HeaderValue> {
         self.authorization.as_ref().filter(|_| url.origin() == self.url.origin())
     }
 
     fn at(&self, path: &str) -> Url {
         let mut url = self.url.clone();
-        // Addresses of http and https always have segments.
+        // Addresses of http and https always have path segments.
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().extend(path.split('/'));
         }
@@ -259,13 +259,13 @@ impl Endpoint {
     }
 }
 
-/// True of refusals after which the same request may succeed.
+/// Returns true for refusals after which the same request may succeed.
 fn is_for_now(status: StatusCode) -> bool {
     use StatusCode as S;
     matches!(status, S::TOO_MANY_REQUESTS | S::BAD_GATEWAY | S::SERVICE_UNAVAILABLE | S::GATEWAY_TIMEOUT)
 }
 
-/// The pause that an answer asks for in seconds. A date, the header's other form, is left to [`PAUSES`].
+/// Pause in seconds that a response asks for. The header's other form, a date, is left to [`PAUSES`].
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }

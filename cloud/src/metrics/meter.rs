@@ -1,4 +1,4 @@
-//! Counts what one session does.
+//! Counting of one session's work.
 
 use std::{net::IpAddr, time::Instant};
 
@@ -8,14 +8,14 @@ use prometheus_client::metrics::{counter::Counter, family::Family};
 use super::{CLOUD_ONLY, Label, Metrics, SessionMetrics};
 use crate::log_limits::client_event;
 
-/// Labels of positions in a round; later ones share the last.
+/// Labels of positions in a round; later positions share the last.
 const POSITIONS: [&str; 17] =
     ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16", "17+"];
 
-/// The scheme of bytes before the first generation. Those after one count as its own.
+/// Scheme label of bytes before the first generation. Bytes after a generation count as its own.
 const NO_SCHEME: &str = "none";
 
-/// What one session is counted by, and writes to the log.
+/// Meter of one session, which updates metrics and writes to the log.
 #[derive(Debug)]
 pub(crate) struct SessionMeter<'m> {
     metrics: &'m SessionMetrics,
@@ -26,11 +26,11 @@ pub(crate) struct SessionMeter<'m> {
     generation: Option<Progress>,
 }
 
-/// A generation so far.
+/// Progress of a generation so far.
 #[derive(Debug)]
 struct Progress {
     asked: Instant,
-    /// When the latest tokens came.
+    /// Time of the latest committed tokens.
     latest: Option<Instant>,
     tokens: usize,
     rounds: u32,
@@ -45,18 +45,18 @@ impl<'m> SessionMeter<'m> {
         Self { metrics, client, scheme: NO_SCHEME, opened: Instant::now(), generations: 0, generation: None }
     }
 
-    /// A frame of so many bytes has come and been handled; `events` are what it led to.
+    /// Counts a frame of `bytes` bytes that was received and handled; `events` are its results.
     pub(crate) fn received(&mut self, bytes: usize, events: &[CloudEvent]) {
         self.observe(events);
         self.count(&self.metrics.received, bytes);
     }
 
-    /// A frame of so many bytes goes out.
+    /// Counts a frame of `bytes` bytes that is sent.
     pub(crate) fn sent(&self, bytes: usize) {
         self.count(&self.metrics.sent, bytes);
     }
 
-    /// What a call of the session led to.
+    /// Counts the events of a call to the session.
     pub(crate) fn observe(&mut self, events: &[CloudEvent]) {
         for event in events {
             match *event {
@@ -164,7 +164,7 @@ impl Drop for SessionMeter<'_> {
     }
 }
 
-/// To milliseconds, which is what a reader of logs wants.
+/// Rounds to milliseconds, for readers of the log.
 fn rounded(seconds: f64) -> f64 {
     (seconds * 1e3).round() / 1e3
 }

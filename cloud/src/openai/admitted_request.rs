@@ -1,4 +1,4 @@
-//! A request as it is admitted: first a session of its address, then its bytes, then the prompt that they mean.
+//! Admission of a request: first a session for its address, then its body, then the prompt in it.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -20,10 +20,10 @@ use crate::{
     sessions::Entry,
 };
 
-/// All of a body may take so many times as long as a pause in it.
+/// Ratio of the time limit for a whole body to that for a pause in it.
 const PAUSES: u32 = 6;
 
-/// A request whose address may have another session. Of others no body is read.
+/// A request whose address may have another session. The body of other requests is not read.
 pub(super) struct AdmittedRequest {
     pub(super) caller: Caller,
     pub(super) entry: Entry,
@@ -42,12 +42,12 @@ impl FromRequest<Arc<Shared>> for AdmittedRequest {
     }
 }
 
-/// The prompt of a request, and how to go on from it.
+/// Prompt of a request, with its generation parameters.
 pub(super) struct Prompt {
-    /// The text so far.
+    /// Token ids of the prompt.
     pub(super) tokens: Vec<u32>,
     pub(super) common: Common,
-    /// Finds calls of tools in what is written, where there are tools.
+    /// Reader of tool calls in the generated text, if there are tools.
     pub(super) calls: Option<CallReader>,
 }
 
@@ -72,7 +72,7 @@ impl AdmittedRequest {
             let Chat { conversation, common } = Chat::parse(body)?;
             check_model(served, common.model.as_deref())?;
             let calls = (!conversation.tools.is_empty()).then(|| served.template.call_reader(&conversation.tools));
-            // A message has a token at least, and a token only so many bytes.
+            // A message has at least one token, and a token has a bounded number of bytes.
             let messages = &conversation.messages;
             if messages.len() > context {
                 let text = format!("{} messages do not fit into a context of {context} tokens.", messages.len());
@@ -92,7 +92,7 @@ impl AdmittedRequest {
         .await
     }
 
-    /// Long requests take long and much memory: they take turns.
+    /// Parses the body in turn with other clients, since long requests take much time and memory.
     async fn read(
         &self,
         shared: &Shared,
@@ -107,7 +107,7 @@ impl AdmittedRequest {
     }
 }
 
-/// Refuses names of other models.
+/// Refuses a request for another model.
 pub(super) fn check_model(served: &Served, asked: Option<&str>) -> Result<(), ApiError> {
     match asked {
         Some(name) if name != served.name => {
@@ -120,7 +120,7 @@ pub(super) fn check_model(served: &Served, asked: Option<&str>) -> Result<(), Ap
     }
 }
 
-/// Refuses more bytes of text than `context` tokens can be.
+/// Refuses a text of more bytes than `context` tokens can have.
 fn fit(served: &Served, context: usize, bytes: usize) -> Result<(), ApiError> {
     let most = context.saturating_mul(served.tokenizer.longest_token());
     if bytes <= most {
@@ -129,25 +129,25 @@ fn fit(served: &Served, context: usize, bytes: usize) -> Result<(), ApiError> {
     Err(too_long(format!("A text of {bytes} bytes does not fit into a context of {context} tokens.")))
 }
 
-/// What does not fit into the context.
+/// Error of a request that does not fit into the context.
 pub(super) fn too_long(text: String) -> ApiError {
     ApiError::invalid(text).code("context_length_exceeded")
 }
 
-/// The ids of a prompt.
+/// Encodes a prompt, with the token that begins a text.
 fn encode(served: &Served, context: usize, text: &str) -> Result<Vec<u32>, ApiError> {
     fit(served, context, text.len()).map_err(|error| error.param("prompt"))?;
     let ids = || -> Result<_, EncodeError> {
         let beginning = served.tokenizer.encode_prompt(served.bos_token_id, "")?;
         let ids = served.tokenizer.encode(text)?;
-        // Who writes a conversation by hand spells the first token out.
+        // A conversation written by hand may spell the first token out.
         Ok(if ids.starts_with(&beginning) { ids } else { [beginning, ids].concat() })
     };
     let ids = ids().map_err(|error| ApiError::invalid(format!("The prompt cannot be encoded: {error}.")))?;
     if ids.is_empty() { Err(ApiError::invalid("The prompt is empty.").param("prompt")) } else { Ok(ids) }
 }
 
-/// Seconds since 1970.
+/// Current time, in seconds since 1970.
 pub(super) fn now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }

@@ -1,11 +1,11 @@
-//! The objects and chunks that are answered.
+//! Objects and chunks of responses.
 
 use outrider_models::{Call, Piece};
 use serde_json::{Map, Value, json};
 
 use super::token_stream::{Delta, TokenLogprob};
 
-/// The endpoint that a request came to.
+/// Endpoint of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Endpoint {
     Completion,
@@ -13,7 +13,7 @@ pub(super) enum Endpoint {
 }
 
 impl Endpoint {
-    /// The parameter that the prompt comes in.
+    /// Name of the parameter that has the prompt.
     pub(super) fn prompt(self) -> &'static str {
         match self {
             Self::Completion => "prompt",
@@ -22,23 +22,23 @@ impl Endpoint {
     }
 }
 
-/// The fields that all parts of an answer share.
+/// Fields that all parts of a response share.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) endpoint: Endpoint,
     pub(super) id: u64,
-    /// Seconds since 1970.
+    /// Time of the request, in seconds since 1970.
     pub(super) created: u64,
     pub(super) model: String,
     pub(super) prompt_tokens: usize,
-    /// Whether a stream ends with the tokens that were counted; then all of its chunks say something of them.
+    /// True if a stream ends with a chunk of token counts; all other chunks then have a null `usage`.
     pub(super) include_usage: bool,
-    /// True if it has log-probabilities of its tokens.
+    /// True if the response has log-probabilities of its tokens.
     pub(super) has_log_probabilities: bool,
 }
 
 impl Answer {
-    /// The answer in one piece, of whole texts.
+    /// Builds the whole response from complete choices.
     pub(super) fn whole(&self, texts: Vec<Delta>, tokens: u32) -> Value {
         let choices: Vec<Value> = texts.into_iter().map(|text| self.choice(text)).collect();
         let mut whole = self.object("chat.completion", &choices);
@@ -68,7 +68,7 @@ impl Answer {
         }
     }
 
-    /// The chunks before so many texts: whose they are.
+    /// Builds the chunks before the text of this number of choices, which give the role.
     pub(super) fn opening(&self, choices: u32) -> Vec<Value> {
         match self.endpoint {
             Endpoint::Completion => Vec::new(),
@@ -79,11 +79,11 @@ impl Answer {
         }
     }
 
-    /// The chunks of a delta. `calls` counts the calls of its text.
+    /// Builds the chunks of a delta. `calls` counts the calls of its choice.
     pub(super) fn chunks(&self, delta: Delta, calls: &mut usize) -> Vec<Value> {
         let Delta { choice: index, pieces, logprobs, finish } = delta;
         let what = if self.endpoint == Endpoint::Completion { "text" } else { "delta" };
-        // The first chunk has the log-probabilities of all.
+        // The first chunk has the log-probabilities of the whole delta.
         let mut logprobs = if logprobs.is_empty() { Value::Null } else { self.logprobs(&logprobs) };
         let mut part =
             |content: &Value, finish| self.part(choice(index, what, content, &std::mem::take(&mut logprobs), finish));
@@ -108,10 +108,10 @@ impl Answer {
         chunks
     }
 
-    /// Log-probabilities of tokens, in the form of the endpoint.
+    /// Formats log-probabilities of tokens as the endpoint does.
     fn logprobs(&self, tokens: &[TokenLogprob]) -> Value {
         let token = |text: &str, log_probability: f64| {
-            // Bytes that are no text by themselves are not known any more.
+            // Bytes that are not valid UTF-8 on their own are unknown here.
             let bytes = (!text.contains(char::REPLACEMENT_CHARACTER)).then_some(text.as_bytes());
             json!({ "token": text, "logprob": log_probability, "bytes": bytes })
         };
@@ -129,7 +129,7 @@ impl Answer {
                 let likeliest = |own: &TokenLogprob| {
                     let mut top = Map::new();
                     for (text, p) in &own.likeliest {
-                        // Of tokens with the same text, the likeliest, which comes first.
+                        // Tokens of the same text share an entry; the most likely one comes first.
                         top.entry(text.as_str()).or_insert_with(|| json!(p));
                     }
                     Value::Object(top)
@@ -144,7 +144,8 @@ impl Answer {
         }
     }
 
-    /// Its id has nine letters and digits, as Mistral's templates want it. Those of an answer differ.
+    /// Builds a tool call of a message. Its id has nine letters and digits, as Mistral's templates require; ids in a
+    /// response differ.
     fn call(&self, index: u32, number: usize, call: &Call) -> Value {
         const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
         let mut rest = self.id.wrapping_add((u64::from(index) << 16) + number as u64);
@@ -158,7 +159,7 @@ impl Answer {
         json!({ "id": id, "type": "function", "function": { "name": call.name, "arguments": arguments } })
     }
 
-    /// The last chunk where usage is asked for.
+    /// Builds the last chunk, which has the token counts.
     pub(super) fn usage_chunk(&self, tokens: u32) -> Value {
         let mut chunk = self.object("chat.completion.chunk", &[]);
         chunk["usage"] = self.usage(tokens);
@@ -173,7 +174,7 @@ impl Answer {
         chunk
     }
 
-    /// `chat` is what a conversation's is called.
+    /// Builds the response object; `chat` is its type for conversations.
     fn object(&self, chat: &str, choices: &[Value]) -> Value {
         let (prefix, object) = match self.endpoint {
             Endpoint::Completion => ("cmpl", "text_completion"),

@@ -1,4 +1,4 @@
-//! Reads conversations: messages, and the tools that the model may call.
+//! Reading of conversations: messages, and the tools that the model may call.
 
 use std::collections::BTreeSet;
 
@@ -8,17 +8,17 @@ use serde_json::{Map, Value, json};
 use super::fields::{Fields, wrong};
 use crate::http::{ApiError, sentence};
 
-/// The longest name of a tool, as with OpenAI.
+/// Longest name of a tool, in characters; OpenAI's limit.
 const LONGEST_NAME: usize = 64;
 
-/// Takes what a request says of its conversation.
+/// Reads the messages and tools of a request.
 pub(super) fn read(fields: &mut Fields) -> Result<Conversation, ApiError> {
     let messages = messages(fields.take("messages"))?;
     let mut tools = tools(fields.take("tools"))?;
     if fields.map.get("tool_choice") == Some(&json!("none")) {
         tools.clear();
     }
-    // What would force a call, or one call only, needs decoding by a grammar.
+    // Other values force a call or limit the number of calls, which needs grammar-constrained decoding.
     fields.neutral("tool_choice", &[json!("auto"), json!("none")])?;
     let one_or_more = [json!(true), json!(false)];
     fields.neutral("parallel_tool_calls", if tools.is_empty() { &one_or_more } else { &one_or_more[..1] })?;
@@ -41,7 +41,7 @@ fn message(value: Value) -> Result<Message, ApiError> {
     let Value::Object(map) = value else { return Err(wrong("messages", "a list of objects")) };
     let mut fields = Fields { map, within: "messages: " };
     let role = match fields.text("role")?.as_deref() {
-        // The newer name of the same.
+        // OpenAI's newer name of the system role.
         Some("system" | "developer") => "system",
         Some("user") => "user",
         Some("assistant") => "assistant",
@@ -53,7 +53,7 @@ fn message(value: Value) -> Result<Message, ApiError> {
     };
     let mut message = Map::from_iter([("role".to_owned(), json!(role))]);
     let mut put = |name: &str, value: Value| message.insert(name.to_owned(), value);
-    // An answer that is nothing but calls comes back with null.
+    // An assistant message with tool calls only may have null as its content.
     let content = fields.map.shift_remove("content");
     let says_nothing = content.as_ref().is_none_or(Value::is_null);
     if let Some(content) = content {
@@ -67,7 +67,7 @@ fn message(value: Value) -> Result<Message, ApiError> {
             Some(_) => return Err(refuse("tool_calls must be a list of calls.")),
         };
     }
-    // Who of several speaks: templates may show it.
+    // Name of the speaker, which templates may show.
     fields.text("name")?.map(|name| put("name", json!(name)));
     if role == "tool" {
         let id = fields.text("tool_call_id")?;
@@ -79,7 +79,7 @@ fn message(value: Value) -> Result<Message, ApiError> {
     if !calls.is_empty() {
         put("tool_calls", Value::Array(calls));
     }
-    // Of an answer that is sent back: what it was refused or said with.
+    // Fields of an assistant message that clients send back; the model does not see them.
     for name in ["refusal", "annotations", "audio"] {
         fields.take(name);
     }
@@ -87,7 +87,7 @@ fn message(value: Value) -> Result<Message, ApiError> {
     Message::try_from(message).map_err(|error| refuse(sentence(&error) + "."))
 }
 
-/// A call that an answer had, in the order of keys in which models see calls.
+/// Converts a tool call of an earlier answer, with its keys in the order in which models see them.
 fn call(value: Value) -> Result<Value, ApiError> {
     let wrong = || {
         let form = r#"{"id", "type": "function", "function": {"name", "arguments"}}"#;
@@ -97,7 +97,7 @@ fn call(value: Value) -> Result<Value, ApiError> {
     let text = |name: &str| function.get(name).and_then(Value::as_str);
     match (value["type"].as_str().unwrap_or("function"), text("name"), text("arguments")) {
         ("function", Some(name), Some(arguments)) => {
-            // As other servers read it: nothing is no argument.
+            // An empty text means no arguments, as other servers read it.
             let arguments = if arguments.trim().is_empty() { "{}" } else { arguments };
             Ok(json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } }))
         }
@@ -115,7 +115,7 @@ fn tools(value: Option<Value>) -> Result<Vec<Tool>, ApiError> {
     list.into_iter().map(|value| tool(value, &mut names)).collect()
 }
 
-/// A tool as it was given, but for what says that its arguments need not follow its schema to the letter.
+/// Validates a tool and returns it without the field `strict`.
 fn tool(value: Value, names: &mut BTreeSet<String>) -> Result<Tool, ApiError> {
     let refuse = |what: &str| ApiError::invalid(what).param("tools");
     let Value::Object(mut tool) = value else { return Err(wrong("tools", "a list of objects")) };

@@ -1,4 +1,4 @@
-//! The fields of a request. Each is read by its name; one that nobody has read is refused.
+//! Fields of a request, read by name. A field that remains unread is refused.
 
 use std::ops::RangeInclusive;
 
@@ -6,20 +6,20 @@ use serde_json::{Map, Value};
 
 use crate::http::ApiError;
 
-/// The parameters that have not been read yet. `null` is as good as nothing.
+/// Parameters that have not been read yet. `null` counts as absent.
 pub(super) struct Fields {
     pub(super) map: Map<String, Value>,
-    /// What their names are within.
+    /// Prefix of the parameters' names in error messages.
     pub(super) within: &'static str,
 }
 
-/// Values that any request may have, however short the model's context.
+/// Number of values that any request may have, however short the model's context.
 const VALUES: usize = 1 << 16;
-/// Values of a request for each token of the context: a prompt of ids has one, a message some five.
+/// Number of further values for each token of the context: a prompt of ids has one, a message some five.
 const VALUES_A_TOKEN: usize = 4;
 
-/// Refuses a body of more values than anything takes that fits into `context` tokens: each costs a hundred times its
-/// bytes once it is read.
+/// Refuses a body with more values than could fit into `context` tokens. A parsed value takes about a hundred times its
+/// bytes.
 pub(super) fn check_size(body: &[u8], context: usize) -> Result<(), ApiError> {
     let most = VALUES + VALUES_A_TOKEN * context;
     let (mut values, mut is_text, mut is_escaped) = (0, false, false);
@@ -76,7 +76,7 @@ impl Fields {
         self.take(name).map(|value| read_integer(name, &value, range)).transpose()
     }
 
-    /// Refuses a parameter that is not implemented, unless it has a value that changes nothing.
+    /// Refuses a parameter that is not implemented, unless its value has no effect.
     pub(super) fn neutral(&mut self, name: &str, neutral: &[Value]) -> Result<(), ApiError> {
         let equals = |value: &Value, other: &Value| match (value.as_f64(), other.as_f64()) {
             (Some(value), Some(other)) => value == other,
@@ -103,22 +103,22 @@ impl Fields {
     }
 }
 
-/// A whole number.
+/// Reads an integer within a range.
 pub(super) fn read_integer(name: &str, value: &Value, range: RangeInclusive<u64>) -> Result<u64, ApiError> {
     number_of(value)
         .filter(|number| range.contains(number))
         .ok_or_else(|| wrong(name, &format!("a whole number from {} to {}", range.start(), range.end())))
 }
 
-/// A whole number from 0, which may be written 1.0.
+/// Reads a whole number of at least 0, which may be written as 1.0.
 pub(super) fn number_of(value: &Value) -> Option<u64> {
-    /// Up to here every whole number is an f64 of its own.
+    /// Up to this number every integer is exact as an f64.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     let whole = |number: &f64| number.fract() == 0.0 && (0.0..=EXACT).contains(number);
     value.as_u64().or_else(|| value.as_f64().filter(whole).map(|number| number as u64))
 }
 
-/// A parameter is something else than it must be.
+/// Error of a parameter with an invalid value.
 pub(super) fn wrong(name: &str, expected: &str) -> ApiError {
     ApiError::invalid(format!("{name} must be {expected}.")).param(name)
 }

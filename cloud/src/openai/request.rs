@@ -1,4 +1,4 @@
-//! Reads requests. Every parameter is read by its name; one that nobody has read is refused.
+//! Parameters of requests, read by name. A parameter that remains unread is refused.
 
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::Conversation;
@@ -10,52 +10,53 @@ use super::{
 };
 use crate::http::ApiError;
 
-/// The most stop sequences, as with OpenAI.
+/// Limit on the number of stop sequences; OpenAI's limit.
 const MOST_STOPS: usize = 4;
-/// The longest stop sequence, in bytes: so much text may wait until it is known to be none.
+/// Longest stop sequence, in bytes. Up to this much text is held back until it is known not to be one.
 const LONGEST_STOP: usize = 256;
-/// The most texts that a request may ask for.
+/// Limit on the number of choices of a request.
 const MOST_CHOICES: u64 = 16;
-/// The most of the likeliest tokens that are told of at each place, as with OpenAI.
+/// Limit on the most likely tokens that are listed at each position; OpenAI's limit.
 const MOST_LIKELIEST: u64 = 5;
 const MOST_LIKELIEST_OF_CHATS: u64 = 20;
-/// Parameters that say nothing about the text.
+/// Parameters that do not affect the text.
 const WITHOUT_EFFECT: [&str; 7] =
     ["user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"];
 
-/// A request for `/v1/completions`.
+/// Parameters of a request for `/v1/completions`.
 #[derive(Debug, PartialEq)]
 pub(super) struct Completion {
     pub(super) prompt: PromptInput,
     pub(super) common: Common,
 }
 
-/// A request for `/v1/chat/completions`.
+/// Parameters of a request for `/v1/chat/completions`.
 #[derive(Debug, PartialEq)]
 pub(super) struct Chat {
     pub(super) conversation: Conversation,
     pub(super) common: Common,
 }
 
-/// The prompt of a completion, as it is sent.
+/// Prompt of a completion, as it is sent.
 #[derive(Debug, PartialEq)]
 pub(super) enum PromptInput {
     Text(String),
-    /// Ids, taken as they are.
+    /// Token ids, used without encoding.
     Tokens(Vec<u32>),
 }
 
-/// What both have.
+/// Parameters that both endpoints have.
 #[derive(Debug, PartialEq)]
 pub(super) struct Common {
     pub(super) model: Option<String>,
     pub(super) sampling: SamplingParameters,
-    /// None: any.
+    /// Seed of the random draws; `None` for a random one.
     pub(super) seed: Option<u64>,
     pub(super) max_tokens: Option<u32>,
-    /// How many of the likeliest tokens are told at each place, beside the one that was chosen; `None` if neither is.
+    /// Number of most likely tokens listed at each position, in addition to the chosen one; `None` without
+    /// log-probabilities.
     pub(super) log_probabilities: Option<usize>,
-    /// How many texts.
+    /// Number of choices to generate.
     pub(super) choices: u32,
     pub(super) stop: Vec<String>,
     pub(super) stream: bool,
@@ -71,7 +72,7 @@ impl Completion {
         }
         let max_tokens = fields.integer("max_tokens", 1..=u32::MAX.into())?;
         let likeliest = match fields.take("logprobs") {
-            // Of conversations, and sent by clients that do not tell the two apart.
+            // The boolean form belongs to chat requests; some clients send it here, too.
             None | Some(Value::Bool(false)) => None,
             Some(count) => Some(read_integer("logprobs", &count, 0..=MOST_LIKELIEST)?),
         };
@@ -101,13 +102,13 @@ impl Chat {
 }
 
 impl Common {
-    /// Reads what is left, and refuses what is left then.
+    /// Reads the parameters that both endpoints have, and refuses any that remain.
     fn read(mut fields: Fields, max_tokens: Option<u64>, likeliest: Option<u64>) -> Result<Self, ApiError> {
         let model = fields.text("model")?;
         let sampling = SamplingParameters {
             temperature: fields.number("temperature", 0.0..=2.0)?.unwrap_or(1.0) as f32,
             top_k: top_k(&mut fields)?,
-            // 0 keeps the likeliest token, as any share does that is small enough.
+            // 0 keeps the most likely token, as any small enough share does.
             top_p: (fields.number("top_p", 0.0..=1.0)?.unwrap_or(1.0) as f32).max(f32::MIN_POSITIVE),
         };
         let seed = match fields.take("seed") {
@@ -125,7 +126,7 @@ impl Common {
             Some(Value::Object(options)) => {
                 let mut options = Fields { map: options, within: "stream_options." };
                 let include = options.truth("include_usage")?;
-                // Padding of the chunks against who counts their bytes; the text is the same.
+                // Padding of chunks, which hides their lengths; the text is the same.
                 options.truth("include_obfuscation")?;
                 options.finish()?;
                 include
@@ -154,7 +155,7 @@ impl Common {
     }
 }
 
-/// Top-k sampling, which OpenAI's API does not have. Other servers call it by this name, and −1 or 0 is all tokens.
+/// Reads top-k, which OpenAI's API does not have. Other servers use this name, with −1 or 0 for all tokens.
 fn top_k(fields: &mut Fields) -> Result<u32, ApiError> {
     if fields.map.get("top_k").and_then(Value::as_i64) == Some(-1) {
         fields.map.remove("top_k");

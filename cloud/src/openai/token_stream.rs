@@ -1,9 +1,9 @@
-//! The texts of one request, token by token.
+//! Generation of the choices of one request, token by token.
 //!
-//! The choices of a request are written side by side: each lane is a session of its own on a slot of its own, so that
-//! the engine reads their tokens in the same runs. A request has one slot at least, and more while half of the slots are
-//! free and its address has not as many more as it may have sessions. A lane that has finished a choice goes on with the
-//! next. The first lane reads the prompt; the others copy it from there.
+//! The choices of a request are generated in parallel. Each lane is a session of its own on a slot of its own, so that
+//! the engine batches their tokens. A request has at least one slot. It gets more while half of the slots are free and
+//! its address has fewer additional choices than it may have sessions. A lane that has finished a choice takes the
+//! next. The first lane reads the prompt; the others copy its KV cache.
 //!
 //! ```text
 //! lane 0: choice 0, choice 2 ──┐
@@ -44,60 +44,60 @@ use crate::{
     },
 };
 
-/// Deltas of each lane that wait for a slow reader. Further ones keep the lane waiting, up to its time limit for
-/// writing.
+/// Capacity of each lane's queue of deltas for a slow reader. A full queue makes the lane wait, up to its time limit
+/// for writing.
 const WAITING_DELTAS: usize = 4;
 
-/// Parameters of the texts that a request asks for.
+/// Generation parameters of a request.
 pub(super) struct GenerationParams {
-    /// The request of the first text; the others have the seeds that follow.
+    /// Request of the first choice; the others have the seeds that follow.
     pub(super) request: Request,
-    /// Number of texts, at least one.
+    /// Number of choices, at least one.
     pub(super) choices: u32,
-    /// How many of the likeliest tokens are listed at each position; `None` without log-probabilities.
+    /// Number of most likely tokens listed at each position; `None` without log-probabilities.
     pub(super) log_probabilities: Option<usize>,
-    /// Strings that end a text. A special token, which has no text, ends it where a string is its spelling.
+    /// Stop strings, which end a choice. A special token, which has no text, ends it if a stop string spells it.
     pub(super) stop: Vec<String>,
-    /// Finds calls in a text, if there are tools to call.
+    /// Reader of tool calls in the text, if there are tools to call.
     pub(super) calls: Option<CallReader>,
 }
 
-/// What one token adds to a text.
+/// Addition of one token to a choice.
 #[derive(Default)]
 pub(super) struct Delta {
-    /// Index of the text.
+    /// Index of the choice.
     pub(super) choice: u32,
-    /// Text and calls; may be empty.
+    /// Text and tool calls; may be empty.
     pub(super) pieces: Vec<Piece>,
-    /// The tokens of these pieces and any before them, where log-probabilities are wanted; without a token that ends
-    /// the text.
+    /// Log-probabilities of the tokens of these pieces and of tokens before them without a text, if they are wanted. A
+    /// token that ends the choice is left out.
     pub(super) logprobs: Vec<TokenLogprob>,
-    /// Why the text ends here, if it does.
+    /// Finish reason, if the choice ends here.
     pub(super) finish: Option<&'static str>,
 }
 
-/// A token as text, with its log-probability under the target.
+/// Text of a token, with its log-probability under the target.
 #[derive(Debug, Clone)]
 pub(super) struct TokenLogprob {
     pub(super) text: String,
     pub(super) log_probability: f64,
-    /// The likeliest tokens at this position, the likeliest first.
+    /// Most likely tokens at this position with their log-probabilities, in descending order.
     pub(super) likeliest: Vec<(String, f64)>,
-    /// Characters of the tokens of its text before it.
+    /// Number of characters of the tokens before it.
     pub(super) offset: usize,
 }
 
-/// The deltas of all texts of a request, those of each text in order. Dropped, it ends them.
+/// Deltas of all choices of a request, in order within each choice. Dropping it ends the generation.
 pub(super) struct TokenStream {
     deltas: mpsc::Receiver<Result<Delta, ApiError>>,
-    /// Texts that are not complete.
+    /// Number of choices that are not complete.
     unfinished: u32,
     tokens: u32,
     _lanes: JoinSet<()>,
 }
 
 impl TokenStream {
-    /// Takes slots and begins to write.
+    /// Takes slots and starts the lanes.
     ///
     /// # Errors
     /// If no slot is free, or the target gives no log-probabilities.
@@ -153,15 +153,15 @@ impl TokenStream {
         Ok(Self { deltas, unfinished: choices, tokens: 0, _lanes: lanes })
     }
 
-    /// Tokens so far, the end-of-text tokens included.
+    /// Number of tokens so far, including end-of-text tokens.
     pub(super) fn tokens(&self) -> u32 {
         self.tokens
     }
 
-    /// What the next token adds; `None` if all texts are complete.
+    /// Waits for the next delta; `None` if all choices are complete.
     ///
     /// # Errors
-    /// What ends all of them early.
+    /// The error that ends all choices early.
     pub(super) async fn next(&mut self) -> Result<Option<Delta>, ApiError> {
         if self.unfinished == 0 {
             return Ok(None);
@@ -174,9 +174,9 @@ impl TokenStream {
     }
 }
 
-/// One slot of the target and the texts that are written on it, one after another.
+/// One slot of the target and the choices that are generated on it, one after another.
 ///
-/// The slot is dropped before the entry: who waits for an entry to go wants the slot.
+/// The slot is dropped before the entry: a caller that waits for an entry to be removed wants the slot.
 struct Lane {
     slot: TargetSlot,
     _entry: Option<Entry>,
@@ -185,12 +185,12 @@ struct Lane {
     target: TargetInfo,
     tokenizer: Arc<Tokenizer>,
     params: Arc<GenerationParams>,
-    /// Index of the next text of the request that is not begun.
+    /// Index of the next choice of the request to begin.
     next: Arc<AtomicU32>,
-    /// Becomes true when the first lane has read the prompt, from which the others copy it. The first has the sender.
+    /// Becomes true when the first lane has read the prompt, which the others copy. The first lane has the sender.
     has_read: Option<watch::Sender<bool>>,
     prompt_read: watch::Receiver<bool>,
-    /// Log-probabilities of each token, which come before the token does.
+    /// Log-probabilities of each token; they arrive before the token does.
     probabilities: Option<UnboundedReceiver<TokenProbability>>,
     deltas: mpsc::Sender<Result<Delta, ApiError>>,
     limits: Limits,
@@ -209,7 +209,7 @@ impl Lane {
         let calls = calls.clone();
         let empty = Text { texts, stop_ids: special, calls, has_called: false, length: 0, logprobs: Vec::new() };
         if self.has_read.is_none() {
-            // A first lane that ends early does not keep the others.
+            // If the first lane ends early, its sender is dropped and the others continue.
             let _ = self.prompt_read.wait_for(|has_read| *has_read).await;
         }
         loop {
@@ -217,7 +217,7 @@ impl Lane {
             if choice >= *choices {
                 return;
             }
-            // Those of a text that was ended by a stop string may be left.
+            // Log-probabilities of a choice that a stop string ended may be left over.
             while self.probabilities.as_mut().is_some_and(|probabilities| probabilities.try_recv().is_ok()) {}
             session.generate(Request { seed: request.seed.wrapping_add(choice.into()), ..request.clone() });
             let mut text = empty.clone();
@@ -245,22 +245,22 @@ impl Lane {
     }
 }
 
-/// A text that is being written.
+/// State of a choice that is being generated.
 #[derive(Clone)]
 struct Text {
     texts: TokenTexts,
-    /// Special tokens that end it.
+    /// Special tokens that end the choice.
     stop_ids: Vec<u32>,
     calls: Option<CallReader>,
     has_called: bool,
-    /// Characters of its tokens.
+    /// Number of characters of its tokens.
     length: usize,
-    /// Tokens of which nothing has been written yet.
+    /// Log-probabilities of tokens without any text sent yet.
     logprobs: Vec<TokenLogprob>,
 }
 
 impl Text {
-    /// What tokens that came together add, up to the end of the text.
+    /// Deltas of tokens that arrived together, up to the end of the choice.
     fn deltas(
         &mut self,
         tokenizer: &Tokenizer,
@@ -307,7 +307,8 @@ impl Text {
         self.logprobs.push(TokenLogprob { text, log_probability, likeliest, offset });
     }
 
-    /// What a token adds, and why the text ends with it, if it does; `end` is the reason of the model or of a limit.
+    /// Text and calls that a token adds, and the finish reason if the choice ends with it. `end` is the reason given by
+    /// the model or by a limit.
     fn push(&mut self, tokenizer: &Tokenizer, token: u32, end: Option<Finish>) -> (Vec<Piece>, Option<&'static str>) {
         let mut text = self.texts.push(tokenizer, token).concat();
         let stopped = self.texts.has_stopped();
@@ -339,7 +340,7 @@ impl Text {
     }
 }
 
-/// The log-probability of a token, which came before the token did.
+/// Log-probability of a token; it arrived before the token did.
 fn probability(
     probabilities: &mut UnboundedReceiver<TokenProbability>,
     position: usize,
@@ -353,7 +354,7 @@ fn probability(
     Err(no_probabilities())
 }
 
-/// The error of a target that gives its choice alone.
+/// Error of a target that returns chosen tokens only.
 fn no_probabilities() -> ApiError {
     let text = "logprobs cannot be had of this server: its target's logits are elsewhere, on a device or in an engine.";
     ApiError::invalid(text).param("logprobs").code("unsupported_parameter")

@@ -1,11 +1,11 @@
-//! Places that say what the ids of tokens mean, and the error of two that differ.
+//! Sources of the meaning of token ids, and the error of two that disagree.
 
 use std::{fmt, path::PathBuf};
 
 pub(super) const DRAFT: &str = "draft model";
 pub(super) const TARGET: &str = "target model";
 
-/// A place that says what the ids of tokens mean.
+/// Source of the meaning of token ids.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// The file that `--tokenizer` names.
@@ -29,35 +29,35 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The first token of one place that is another token in another place, or none.
+/// First token id to which two sources give different tokens, or one gives none.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "token {id} is {here:?} for the {origin} and {there} for the {other}: they do not belong together; {}",
     advice(.origin, .other)
 )]
 pub struct Mismatch {
-    /// The id.
+    /// Token id in question.
     pub id: u32,
-    /// The token in the one place.
+    /// Token of the id in the first source.
     pub here: String,
-    /// The one place.
+    /// First source of tokens.
     pub origin: Origin,
-    /// The token in the other place.
+    /// Meaning of the id in the other source.
     pub there: Meaning,
-    /// The other place.
+    /// Other source of tokens.
     pub other: Origin,
 }
 
-/// The meaning of an id in a place that should have a token for it.
+/// Meaning of an id in a source that should have a token for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Meaning {
-    /// This token.
+    /// Text of the id's token.
     Token(String),
-    /// No token: the place has fewer.
+    /// No token: the source has fewer tokens.
     Missing {
-        /// Tokens of the place.
+        /// Number of tokens in the source.
         tokens: usize,
-        /// Tokens that were expected.
+        /// Number of tokens that was expected.
         expected: usize,
     },
 }
@@ -71,7 +71,7 @@ impl fmt::Display for Meaning {
     }
 }
 
-/// Advice to the user about two places that differ.
+/// Advice to the user about two sources that disagree.
 fn advice(origin: &Origin, other: &Origin) -> &'static str {
     use Origin::{Beside, BuiltIn, Given, InFile};
     match (origin, other) {

@@ -1,13 +1,13 @@
-//! The tokenizer of a command's models: where it comes from, and whether all that says what ids mean agrees.
+//! Choice of the tokenizer of a command's models, with a check that all sources of tokens agree.
 //!
 //! | source of tokens | compared with |
 //! |---|---|
 //! | `--tokenizer` | every model; it replaces a tokenizer.json beside a GGUF file that has a vocabulary of its own |
 //! | tokenizer.json beside a GGUF file | the vocabulary in that file, of which it must have all tokens |
-//! | vocabulary in a GGUF file | the tokenizer that is taken |
-//! | the built-in pair | the tokenizer that is taken, where one of its models is used |
+//! | vocabulary in a GGUF file | the chosen tokenizer |
+//! | the built-in pair | the chosen tokenizer, where one of its models is used |
 //!
-//! Taken is the first of `--tokenizer`, the target's, the draft's and the built-in one.
+//! The chosen tokenizer is the first of `--tokenizer`, the target's, the draft's and the built-in one.
 
 use std::{
     borrow::Cow,
@@ -25,17 +25,17 @@ use super::{
 };
 use crate::hub::{HubName, PREFIX};
 
-/// The ends of a session that a command runs.
+/// Ends of a session that a command runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ends {
-    /// The draft alone: the target is a server's. A target that is given has the same tokenizer all the same.
+    /// The draft alone, with the target on a server. A target that is given must have the same tokenizer all the same.
     Draft,
-    /// Draft and target.
+    /// Both the draft and the target.
     Both,
 }
 
 impl PairPaths {
-    /// The tokenizer of both.
+    /// Tokenizer of the draft and the target.
     ///
     /// # Errors
     /// The errors of [`tokenizer_for`](Self::tokenizer_for).
@@ -43,7 +43,7 @@ impl PairPaths {
         Ok(self.tokenizer_with_json()?.0)
     }
 
-    /// The same with its bytes, for the browser.
+    /// Tokenizer of the draft and the target with its tokenizer.json, for the browser.
     ///
     /// # Errors
     /// The errors of [`tokenizer_for`](Self::tokenizer_for).
@@ -51,11 +51,11 @@ impl PairPaths {
         self.tokenizer_for(Ends::Both)
     }
 
-    /// The tokenizer of the models at these ends, with its bytes. All places that say what ids mean have to agree.
+    /// Tokenizer of the models at these ends, with its tokenizer.json. All sources of tokens have to agree.
     ///
     /// # Errors
-    /// [`PairError::NoTokenizer`] if nothing says what a model's tokens are; [`PairError::Mismatch`] if two places say
-    /// different things; [`PairError::Absent`] or [`PairError::Load`] if a file is not there or cannot be read.
+    /// [`PairError::NoTokenizer`] if a model has no source of tokens; [`PairError::Mismatch`] if two sources disagree;
+    /// [`PairError::Absent`] or [`PairError::Load`] if a file does not exist or cannot be read.
     pub fn tokenizer_for(&self, ends: Ends) -> Result<(Tokenizer, Cow<'static, [u8]>), PairError> {
         let mut taken = self.tokenizer.as_deref().map(Taken::given).transpose()?;
         let is_elsewhere = self.engine_address().is_some();
@@ -78,16 +78,16 @@ impl PairPaths {
                 Ok(taken.into_parts())
             }
             (Some(one), None) | (None, Some(one)) => Ok(one.into_parts()),
-            // A draft that is given has a tokenizer, or has been refused.
+            // A given draft has a tokenizer, or was refused above.
             (None, None) => Err(PairError::NoTokenizer { what: DRAFT, path: place(self.draft.as_deref()) }),
         }
     }
 
-    /// Compares a model's own tokens with the tokenizer that is taken, or takes them if there is none yet.
+    /// Compares a model's own tokens with the chosen tokenizer, or chooses them if there is none yet.
     fn join(&self, taken: Option<Taken>, what: &'static str, path: &Path) -> Result<Taken, PairError> {
         let Sources { beside, own } = Sources::of(what, path)?;
         let own = own.map(|own| (Origin::InFile(what, path.to_owned()), own));
-        // A tokenizer that was given is the model's own, in place of what lies beside it.
+        // A given tokenizer replaces the tokenizer.json beside the model.
         let given = taken.as_ref().filter(|_| self.tokenizer.is_some());
         if let (Some(given), Some((origin, own))) = (given, &own) {
             given.is_of(origin, own)?;
@@ -122,7 +122,7 @@ impl PairPaths {
     }
 }
 
-/// The tokenizer that is taken, and where it comes from.
+/// The chosen tokenizer and its source.
 struct Taken {
     origin: Origin,
     json: Cow<'static, [u8]>,
@@ -148,8 +148,8 @@ impl Taken {
         Self::new(Origin::Given(path.to_owned()), json.into())
     }
 
-    /// Fails if a file's own vocabulary differs from this tokenizer, or has a token that it lacks. Models may have
-    /// more rows than that: what only fills a table up is no token.
+    /// Fails if a file's own vocabulary differs from this tokenizer, or has a token that it lacks. Models may have more
+    /// rows, since padding rows are no tokens.
     fn is_of(&self, origin: &Origin, own: &GgufVocabulary) -> Result<(), PairError> {
         differ(own.differs_from(&self.tokenizer), origin, &self.origin)?;
         let Some((id, here)) = own.missing_in(&self.tokenizer) else { return Ok(()) };
@@ -162,7 +162,7 @@ impl Taken {
     }
 }
 
-/// Fails if there is a difference: an id, its token in the one place and its token in the other.
+/// Fails if there is a difference: an id, its token in the first source and its token in the other.
 fn differ(found: Option<(u32, String, String)>, origin: &Origin, other: &Origin) -> Result<(), PairError> {
     match found {
         None => Ok(()),
@@ -175,18 +175,18 @@ fn mismatch(id: u32, here: String, origin: &Origin, there: Meaning, other: &Orig
     PairError::Mismatch(Box::new(Mismatch { id, here, origin, there, other }))
 }
 
-/// The first id that means different tokens in two tokenizers; one may have more than the other.
+/// First id that means different tokens in two tokenizers; one may have more tokens than the other.
 fn difference(here: &Tokenizer, there: &Tokenizer) -> Option<(u32, String, String)> {
     let shared = 0..here.vocab_size().min(there.vocab_size()) as u32;
     let mut both = shared.filter_map(|id| Some((id, here.token(id)?, there.token(id)?)));
     both.find(|(_, here, there)| here != there)
 }
 
-/// Sources of the meaning of ids that come with a model.
+/// Sources of token ids' meaning that come with a model.
 struct Sources {
-    /// The bytes of the tokenizer.json in its folder.
+    /// Bytes of the tokenizer.json in the model's folder.
     beside: Option<Vec<u8>>,
-    /// The vocabulary in its GGUF file.
+    /// Vocabulary in the model's GGUF file.
     own: Option<GgufVocabulary>,
 }
 
@@ -204,7 +204,7 @@ impl Sources {
         if path.is_dir() || path.extension().is_none_or(|extension| extension != "gguf") {
             return Ok(Self { beside, own: None });
         }
-        // The first file of a model in several files has its settings.
+        // The first file of a model in several files has its metadata.
         let first = gguf_part_names(path).and_then(|names| names.into_iter().next());
         let file = match first {
             None => File::open(path).map_err(LoadError::from),
@@ -218,12 +218,12 @@ impl Sources {
     }
 }
 
-/// The folder of a model: the model's path, or that of its file.
+/// Folder of a model: the model's path, or that of its file.
 fn folder(path: &Path) -> &Path {
     if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) }
 }
 
-/// Says that a path leads nowhere, and proposes the model on the hub that may have been meant.
+/// Error of a path that does not exist, with the model on the hub that may have been meant.
 fn absent(what: &'static str, path: &Path) -> PairError {
     let is_file = |path: &&str| path.ends_with(".gguf") || path.ends_with(".safetensors");
     let name = path.to_str().filter(|path| path.contains(':') || !is_file(path)).map(|path| format!("{PREFIX}{path}"));

@@ -1,4 +1,4 @@
-//! A session for a caller in this process: texts that the target writes alone, without frames or a connection.
+//! Sessions for callers in this process: texts that the target writes alone, without frames or a connection.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use crate::{
     target::{TargetSlot, engine::Drafter},
 };
 
-/// A slot of the target and the session that uses it, for one text after another.
+/// A slot of the target and the session on it, for one text after another.
 pub(crate) struct InProcessSession<'s> {
     session: CloudSession,
     slot: &'s TargetSlot,
@@ -24,21 +24,21 @@ pub(crate) struct InProcessSession<'s> {
 }
 
 impl<'s> InProcessSession<'s> {
-    /// A session that writes nothing yet.
+    /// Opens a session without a generation.
     pub(crate) fn new(slot: &'s TargetSlot, target: TargetInfo, client: IpAddr) -> Self {
         let meter = SessionMeter::new(slot.metrics(), client);
         let session = CloudSession::in_process(target);
         Self { session, slot, client, meter, drafter: None, drafts_itself: true }
     }
 
-    /// Begins a text instead of the one under way.
+    /// Begins a text, replacing the one under way.
     pub(crate) fn generate(&mut self, request: Request) {
         self.slot.rest();
         self.session.generate(request);
         self.meter.observe(self.session.events());
     }
 
-    /// The next tokens of the text.
+    /// Waits for the next tokens of the text.
     ///
     /// # Errors
     /// The error frame that ends the text.
@@ -79,7 +79,7 @@ impl<'s> InProcessSession<'s> {
                     self.session.handle_drafts(ids);
                 }
                 Some(CloudOutput::Hold(_)) => self.session.end_hold(),
-                // No guesses come that could be offered, and nothing is sent.
+                // There are no guesses to offer, and nothing is sent.
                 Some(CloudOutput::Offer(_)) => {}
                 Some(CloudOutput::Send(_) | CloudOutput::Close) | None => {
                     let text = "The generation is lost.".to_owned();
@@ -89,7 +89,7 @@ impl<'s> InProcessSession<'s> {
         }
     }
 
-    /// Ends the session, whose text is not complete, for a reason.
+    /// Ends the session early, for a reason.
     pub(crate) fn close(&mut self, code: ErrorCode, text: &str) -> ErrorFrame {
         self.session.close(code, text);
         self.meter.observe(self.session.events());

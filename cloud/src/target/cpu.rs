@@ -1,11 +1,11 @@
-//! The target on this processor, by our own kernels.
+//! The target on this processor, with our own kernels.
 
 use outrider_models::{Chunk, HostPages, KvCache, Model, ModelConfig, Scratch};
 use outrider_speculation::judge::Round;
 
 use crate::target::engine::{Answer, Backend, Engine, EngineSettings};
 
-/// A model with the memory of its forward passes.
+/// A model with the scratch memory of its forward passes.
 pub struct CpuTarget {
     model: Model,
     scratch: Scratch,
@@ -24,10 +24,11 @@ impl From<Model> for CpuTarget {
 }
 
 impl Engine {
-    /// Starts the thread for a model on this processor, with the default budgets; at most `sessions` at a time.
+    /// Starts the engine's thread for a model on this processor, with default settings and at most `sessions` at a
+    /// time.
     ///
     /// # Errors
-    /// If the system gives no thread.
+    /// If the operating system cannot start a thread.
     pub fn start(model: Model, sessions: usize) -> std::io::Result<Self> {
         Self::start_with(CpuTarget::from(model), EngineSettings { sessions, ..EngineSettings::default() })
     }

@@ -1,4 +1,4 @@
-//! Where a target runs, as an operator says it.
+//! Names of devices for the target.
 
 use std::{convert::Infallible, fmt, io, str::FromStr};
 
@@ -10,69 +10,69 @@ use crate::target::{
     engine::{Backend, Engine, EngineSettings},
 };
 
-/// A device's name.
+/// Device on which a target runs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum DeviceName {
-    /// This processor, by our own kernels.
+    /// This processor, with our own kernels.
     #[default]
     Cpu,
-    /// This processor, by what runs on GPUs: slow, to try that without one.
+    /// This processor, with the code for GPUs: slow, to test that code without a GPU.
     Candle,
-    /// A GPU, by its number.
+    /// One GPU, by its index.
     Cuda(usize),
-    /// Several GPUs, as they were named: no server uses more than one.
+    /// Several GPUs, as they were named; no server uses more than one.
     Several(String),
     /// A name that no device has.
     Unknown(String),
 }
 
-/// What is done with a model on whatever device it was brought to.
+/// A use of a model, whatever device it was loaded to.
 pub trait UseBackend {
-    /// What that gives.
+    /// Type of the use's result.
     type Gives;
 
-    /// Does it.
+    /// Uses the model on its device.
     fn with<B: Backend>(self, backend: B) -> Self::Gives;
 }
 
 impl UseBackend for EngineSettings {
     type Gives = io::Result<Engine>;
 
-    /// Starts an engine.
+    /// Starts an engine with these settings.
     fn with<B: Backend>(self, backend: B) -> io::Result<Engine> {
         Engine::start_with(backend, self)
     }
 }
 
-/// Why a model cannot be brought to a device.
+/// Reason why a model cannot be loaded to a device.
 #[derive(Debug, thiserror::Error)]
 pub enum UseError {
-    /// No device is called so.
+    /// No device has this name.
     #[error("there is no device {name:?}: it can be cpu, cuda, or cuda:1 for the second GPU")]
     Unknown {
-        /// What was asked for.
+        /// Name that was given.
         name: String,
     },
-    /// A model is on one GPU.
+    /// Several GPUs were named, and a server uses one.
     #[error(
         "{names}: a server runs its target on one GPU. Start one for each behind a balancer (docs/deploying.md), or give the model to vLLM, which splits it (docs/gateway.md)"
     )]
     Several {
-        /// What was asked for.
+        /// Names that were given.
         names: String,
     },
-    /// The program was built without devices.
+    /// The program was built without support for devices.
     #[error(
         "{name} cannot be used: this program was built without CUDA. Build it with --features cuda (docs/cuda.md says how), or take --device cpu"
     )]
     NotBuilt {
-        /// What was asked for.
+        /// Device that was asked for.
         name: DeviceName,
     },
-    /// The CPU has no kernels for it.
+    /// The CPU kernels cannot run the model.
     #[error("the model cannot be loaded: {0}")]
     Load(#[from] outrider_models::LoadError),
-    /// The device refused or failed.
+    /// The device refused the model or failed.
     #[cfg(feature = "device")]
     #[error(transparent)]
     Device(#[from] outrider_device::DeviceError),
@@ -81,7 +81,7 @@ pub enum UseError {
 impl FromStr for DeviceName {
     type Err = Infallible;
 
-    /// An unknown name is refused when it is used, with the other settings.
+    /// Parses any name; an unknown one is refused when it is used, with the other settings.
     fn from_str(name: &str) -> Result<Self, Infallible> {
         if name.starts_with("cuda") && name.contains(',') {
             return Ok(Self::Several(name.to_owned()));
@@ -108,10 +108,10 @@ impl fmt::Display for DeviceName {
 }
 
 impl DeviceName {
-    /// Whether this build knows it; whether it is there shows when it is used.
+    /// Checks that this build supports the device; its presence shows when it is used.
     ///
     /// # Errors
-    /// If not.
+    /// [`UseError`] if the build does not support it.
     pub fn check(&self) -> Result<(), UseError> {
         match self {
             Self::Several(names) => Err(UseError::Several { names: names.clone() }),
@@ -122,7 +122,7 @@ impl DeviceName {
         }
     }
 
-    /// Brings a model there, with so much memory for the KV caches of all sessions.
+    /// Loads a model to the device, with `kv_memory` for the KV caches of all sessions, and uses it.
     ///
     /// # Errors
     /// If this build does not know the device, it is not there, or has too little memory.
@@ -143,7 +143,7 @@ impl DeviceName {
         }
     }
 
-    /// candle's device of this name.
+    /// Candle's device of this name.
     #[cfg(feature = "device")]
     pub(crate) fn device(&self) -> Result<outrider_device::Device, UseError> {
         Ok(match self {

@@ -1,16 +1,16 @@
 //! The target of the sessions: a model in this process, or an engine elsewhere.
 //!
-//! A session holds a [`TargetSlot`], hands it [passes](Pass) and gets judgements of their rounds. On the CPU the
-//! session's own task judges by rows of logits. A device judges where its logits are, and the [gateway] by what the
-//! engine behind it tells.
+//! A session holds a [`TargetSlot`], submits [passes](Pass) and gets judgements of their rounds. On the CPU the
+//! session's own task judges rows of logits. A device judges where its logits are. The [gateway] judges by an engine's
+//! responses.
 //!
-//! | folder or file | what it is |
+//! | folder or file | contents |
 //! |---|---|
 //! | [`engine`] | the thread that owns a model, its schedule and its memory, wherever the model runs |
 //! | [`cpu`] | a model on this processor |
 //! | `device` | a model on a GPU, in builds with one |
 //! | [`gateway`] | an engine elsewhere |
-//! | [`device_name`] | where a model is to run, as an operator says it |
+//! | [`device_name`] | names of devices on the command line |
 
 pub mod cpu;
 #[cfg(feature = "device")]
@@ -46,7 +46,7 @@ pub enum Target {
     Gateway(Gateway),
 }
 
-/// A session's slot at the target. Given up when dropped.
+/// A session's slot at the target. Dropping it frees the slot.
 #[derive(Debug)]
 pub enum TargetSlot {
     /// A model in this process.
@@ -55,10 +55,10 @@ pub enum TargetSlot {
     Gateway(Box<GatewaySlot>),
 }
 
-/// Why a pass gave no judgement.
+/// Reason why a pass gave no judgement.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum TargetError {
-    /// The model failed.
+    /// The model in this process failed.
     #[error(transparent)]
     Model(#[from] EngineError),
     /// The engine elsewhere failed, or cannot do what is asked.
@@ -81,7 +81,7 @@ impl Target {
         }
     }
 
-    /// What is counted of it and its sessions.
+    /// Metrics of the target and its sessions.
     pub fn metrics(&self) -> &Metrics {
         match self {
             Self::Model(engine) => engine.metrics(),
@@ -89,7 +89,7 @@ impl Target {
         }
     }
 
-    /// When it drafts itself.
+    /// Policy for drafts of the server's own.
     pub(crate) fn own_draft_policy(&self) -> OwnDraftPolicy {
         match self {
             Self::Model(engine) => engine.own_draft_policy(),
@@ -97,7 +97,7 @@ impl Target {
         }
     }
 
-    /// How many workers of an engine take guesses, if it streams.
+    /// Number of an engine's workers in each state, if the engine streams.
     pub fn workers(&self) -> Option<WorkerCounts> {
         match self {
             Self::Model(_) => None,
@@ -105,7 +105,7 @@ impl Target {
         }
     }
 
-    /// How full the target is and what it did.
+    /// Load of the target, and its work so far.
     pub fn load(&self) -> Load {
         match self {
             Self::Model(engine) => engine.load(),
@@ -115,7 +115,7 @@ impl Target {
 }
 
 impl TargetSlot {
-    /// This slot as one of this client's: clients take turns.
+    /// Assigns the slot to a client; clients take turns.
     pub(crate) fn of(self, client: IpAddr) -> Self {
         match self {
             Self::Model(slot) => Self::Model(slot.of(client)),
@@ -123,7 +123,7 @@ impl TargetSlot {
         }
     }
 
-    /// This slot for a text that begins as another slot's does.
+    /// Prepares the slot for a text that begins as another slot's does.
     pub(crate) fn copying(self, sibling: u64) -> Self {
         match self {
             Self::Model(slot) => Self::Model(slot.copying(sibling)),
@@ -131,7 +131,7 @@ impl TargetSlot {
         }
     }
 
-    /// Tells sessions apart in the log: counts from 1.
+    /// Number of the session in the log, from 1.
     pub fn id(&self) -> u64 {
         match self {
             Self::Model(slot) => slot.id(),
@@ -139,7 +139,7 @@ impl TargetSlot {
         }
     }
 
-    /// Where the session is counted.
+    /// Metrics in which the session is counted.
     pub fn metrics(&self) -> &Metrics {
         match self {
             Self::Model(slot) => slot.metrics(),
@@ -147,7 +147,7 @@ impl TargetSlot {
         }
     }
 
-    /// Runs a pass and judges its round. One at a time.
+    /// Runs a pass and judges its round. At most one at a time.
     ///
     /// # Errors
     /// If there is no judgement; [`TargetError::tell`] ends the generation.
@@ -158,37 +158,37 @@ impl TargetSlot {
         }
     }
 
-    /// What guesses cost the other sessions now.
+    /// Current prices of guesses, in tokens that other sessions would write meanwhile.
     pub(crate) fn prices(&self) -> Prices {
         match self {
             Self::Model(slot) => slot.engine().prices(),
-            // The engine's own workers judge guesses; what is compared here costs no row.
+            // The engine's own workers judge guesses; the comparison here costs no row.
             Self::Gateway(_) => Prices { rows: RowCosts::each(0.0), own_draft: None },
         }
     }
 
-    /// Hands over guesses that an engine elsewhere may use at once.
+    /// Sends guesses that an engine elsewhere may use at once.
     pub(crate) fn offer(&self, offer: &Offer) {
         if let Self::Gateway(slot) = self {
             slot.offer(offer);
         }
     }
 
-    /// Stops an engine elsewhere, whose text is not wanted any more.
+    /// Stops an engine elsewhere, whose text is no longer wanted.
     pub(crate) fn rest(&self) {
         if let Self::Gateway(slot) = self {
             slot.rest();
         }
     }
 
-    /// Takes a pass that was asked for out of the queue: its judgement is not wanted any more.
+    /// Removes a pass from the queue, since its judgement is no longer wanted.
     pub(crate) fn withdraw(&self) {
         if let Self::Model(slot) = self {
             slot.withdraw();
         }
     }
 
-    /// Says whether the session has a connection, and whether a pass is under way. Without a connection a model reads
+    /// Reports whether the session has a connection and whether a pass is under way. Without a connection a model reads
     /// no prompt, and an engine elsewhere pauses after the pass.
     pub(crate) fn attend(&self, has_connection: bool, has_pass: bool) {
         match self {
@@ -198,7 +198,7 @@ impl TargetSlot {
         }
     }
 
-    /// A slot at the server's own draft model, if it has one to give.
+    /// Takes a slot at the server's own draft model, if one is free.
     pub(crate) fn drafter(&self) -> Option<Drafter> {
         match self {
             Self::Model(slot) => slot.drafter(),
@@ -206,11 +206,11 @@ impl TargetSlot {
         }
     }
 
-    /// Whether passes would be run now: a model runs one, an engine elsewhere is asked for its models. For a slot that
-    /// no session has.
+    /// Checks that passes can be run now: a model runs one, an engine elsewhere is asked for its models. Only for a
+    /// slot without a session.
     ///
     /// # Errors
-    /// What a session would meet.
+    /// The error that a session would get.
     pub async fn probe(&self) -> Result<(), TargetError> {
         match self {
             Self::Model(slot) => {
@@ -225,8 +225,7 @@ impl TargetSlot {
 }
 
 impl TargetError {
-    /// Ends the generation that the pass was for, with what its edge may know of it. What is behind the server stays in
-    /// the log.
+    /// Ends the generation of the pass, with a message for its edge. Details of the target stay in the log.
     pub fn tell(&self, session: &mut CloudSession) {
         match self {
             Self::Model(EngineError::Logits(error)) => {

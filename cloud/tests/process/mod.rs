@@ -1,4 +1,4 @@
-//! The `outrider` command as a process.
+//! The `outrider` command as a process of a test.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
 
 use outrider_testing::process::Server;
 
-/// The command, without arguments.
+/// Builds the command, without arguments.
 pub fn command() -> Command {
     Command::new(env!("CARGO_BIN_EXE_outrider"))
 }
@@ -18,13 +18,13 @@ pub fn outrider(arguments: &[&str]) -> Output {
     command().args(arguments).output().unwrap()
 }
 
-/// Output of a run that succeeds.
+/// Standard output of a run, which has to succeed.
 pub fn stdout(output: &Output) -> String {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// The one line that a failing run says on stderr.
+/// Line that a failing run writes to standard error.
 pub fn complaint(arguments: &[&str]) -> String {
     let output = outrider(arguments);
     assert!(!output.status.success());
@@ -34,7 +34,7 @@ pub fn complaint(arguments: &[&str]) -> String {
     line
 }
 
-/// A file for this test.
+/// Writes a temporary file for this test.
 pub fn scratch(name: &str, bytes: &[u8]) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::write(&path, bytes).unwrap();

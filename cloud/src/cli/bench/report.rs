@@ -1,30 +1,30 @@
-//! What was measured, as tables and as JSON.
+//! Measurements of `outrider bench verify`, as tables and as JSON.
 
 use std::fmt::{self, Write};
 
 use serde::Serialize;
 
-/// All of it.
+/// All measurements of a run.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// Where.
+    /// Name of the measured device.
     pub device: String,
-    /// Bytes per second.
+    /// Memory bandwidth, in bytes per second.
     pub bandwidth: f64,
     pub correctness: Option<Correctness>,
     pub models: Vec<ModelReport>,
 }
 
-/// The pair's target beside the CPU's own kernels.
+/// Comparison of the pair's target on the device with the CPU's own kernels.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Correctness {
-    /// Rows that were compared.
+    /// Number of compared rows.
     pub rows: usize,
-    /// Of them, those with another largest logit.
+    /// Number of these rows whose largest logit is another one.
     pub other_greedy: usize,
-    /// The largest |a − b| / max |b| of a row.
+    /// Largest |a − b| / max |b| of a row.
     pub largest_error: f64,
 }
 
@@ -32,9 +32,9 @@ pub struct Correctness {
 #[serde(rename_all = "camelCase")]
 pub struct ModelReport {
     pub model: &'static str,
-    /// Bytes of weights that a forward pass reads.
+    /// Size of the weights that a pass reads, in bytes.
     pub weight_bytes: u64,
-    /// Milliseconds of reading them once.
+    /// Time to read them once, in milliseconds.
     pub floor_ms: f64,
     pub passes: Vec<PassTime>,
 }
@@ -43,9 +43,9 @@ pub struct ModelReport {
 #[serde(rename_all = "camelCase")]
 pub struct PassTime {
     pub sessions: usize,
-    /// Of each session.
+    /// Number of rows of each session.
     pub rows: usize,
-    /// The median.
+    /// Median time, in milliseconds.
     pub ms: f64,
 }
 

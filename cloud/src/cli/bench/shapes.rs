@@ -1,4 +1,4 @@
-//! What `outrider bench verify` measures.
+//! Models that `outrider bench verify` measures.
 
 use clap::ValueEnum;
 use outrider_models::{
@@ -6,7 +6,7 @@ use outrider_models::{
     shapes::{LLAMA_7B, TINYLLAMA},
 };
 
-/// What is measured.
+/// A model that `outrider bench verify` measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Choice {
     /// The target of the pair, or that of --target
@@ -38,7 +38,7 @@ impl Choice {
         shape.model(element)
     }
 
-    /// As tables have it.
+    /// Name of the model in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Pair => "pair",

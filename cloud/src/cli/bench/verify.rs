@@ -1,8 +1,8 @@
-//! `outrider bench verify`: what a verify pass costs on a device, and whether it gives what the CPU gives.
+//! Command `outrider bench verify`: time of verify passes on a device, and comparison of its logits with the CPU's.
 //!
-//! A forward pass that verifies reads all weights once, however few rows it has, so it is held against the bytes of the
-//! weights over the memory's bandwidth. Measured is what the engine does: packed rows of one session or many, behind
-//! 256 tokens of each; on a GPU the rounds are decided there, and what comes back is in the time.
+//! A verify pass reads all weights once, however few rows it has. Its time is therefore compared with the size of the
+//! weights over the memory's bandwidth. The passes are those of the engine: packed rows of one session or many, after
+//! 256 tokens of context in each. On a GPU, rounds are judged there, and the time includes the transfer of the results.
 
 use std::{hint::black_box, thread, time::Instant};
 
@@ -35,31 +35,31 @@ use crate::{
 /// On a GPU, with --models 1.1B-bf16,1.1B-q8_0,7B-bf16,7B-q8_0 if nothing else is said; on the CPU with the pair alone.
 #[derive(Debug, Args)]
 pub struct Verify {
-    /// Where: cpu; or, in a build with CUDA, cuda or cuda:N
+    /// Device: cpu; or, in a build with CUDA, cuda or cuda:N
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: DeviceName,
-    /// What is measured; shapes other than the pair have random weights, and take seconds to draw and GB of memory
+    /// Models to measure; shapes other than the pair have random weights, and take seconds to draw and GB of memory
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
     models: Vec<Choice>,
     /// Passes of each kind; the median counts
     #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
     repeats: u16,
-    /// Print JSON in place of tables
+    /// Print JSON instead of tables
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     pair: PairPaths,
 }
 
-/// Tokens of each session before a forward pass.
+/// Context length of each session before a pass, in tokens.
 const CACHED: usize = 256;
-/// Rows of one session.
+/// Numbers of rows of a single session.
 const ROWS: [usize; 7] = [1, 2, 3, 4, 5, 8, 16];
-/// Sessions of [`SESSION_ROWS`] each.
+/// Numbers of sessions, each with [`SESSION_ROWS`] rows.
 const SESSIONS: [usize; 6] = [2, 4, 8, 16, 32, 64];
-/// Four drafts and the token before them.
+/// Rows of a round: four drafts and the token before them.
 const SESSION_ROWS: usize = 5;
-/// Tokens whose logits are compared.
+/// Number of tokens whose logits are compared.
 const COMPARED: usize = 160;
 
 impl Verify {
@@ -82,7 +82,7 @@ impl Verify {
         Ok(())
     }
 
-    /// Bytes per second that are read and written.
+    /// Memory bandwidth of the device, in bytes per second read and written.
     fn bandwidth(&self) -> Result<f64, CommandError> {
         match self.device {
             #[cfg(feature = "device")]
@@ -91,7 +91,7 @@ impl Verify {
         }
     }
 
-    /// The target's logits on the device beside those of the CPU's kernels, in rounds as they are verified.
+    /// Compares the target's logits on the device with those of the CPU's kernels, in rounds as they are verified.
     fn compare(&self) -> Result<Correctness, CommandError> {
         let cpu = CpuTarget::from(self.pair.target()?);
         self.bring(self.pair.stored_target()?, 1, Compare { cpu })?
@@ -109,17 +109,17 @@ impl Verify {
         Ok(ModelReport { model: choice.name(), weight_bytes, floor_ms, passes })
     }
 
-    /// Brings the model to the device, with memory for so many sessions.
+    /// Loads the model to the device, with KV memory for this number of sessions.
     fn bring<U: UseBackend>(&self, model: StoredModel, sessions: usize, user: U) -> Result<U::Gives, CommandError> {
         let ModelConfig { layers, kv_heads, head_dim, .. } = model.config;
-        // In f32, and each session's last page.
+        // Keys and values in f32, with room for each session's last page.
         let token_bytes = 8 * layers * kv_heads * head_dim;
         let bytes = sessions * (CACHED + 64) * token_bytes;
         Ok(self.device.bring(model, ByteSize(bytes as u64), user)?)
     }
 }
 
-/// Compares a device's logits with the CPU's.
+/// Comparison of a device's logits with the CPU's.
 struct Compare {
     cpu: CpuTarget,
 }
@@ -145,7 +145,7 @@ impl UseBackend for Compare {
     }
 }
 
-/// The logits behind every token of a piece.
+/// Logits after every token of a piece, `[tokens, vocab_size]`.
 fn rows<B: Backend>(
     backend: &mut B,
     cache: &mut KvCache<B::Pages>,
@@ -153,11 +153,11 @@ fn rows<B: Backend>(
 ) -> Result<Vec<Vec<f32>>, CommandError> {
     let positions: Vec<usize> = (0..piece.len()).collect();
     let answers = backend.run(&mut [Chunk { cache, tokens: piece, positions: &positions }], &[None])?;
-    // Without a round there is nothing to judge.
+    // Without a round, the backend judges nothing and returns rows.
     Ok(answers.into_iter().flat_map(|answer| if let Answer::Rows(rows) = answer { rows } else { Vec::new() }).collect())
 }
 
-/// Times the passes of every kind.
+/// Measurement of passes of every kind.
 struct Measure {
     sessions: usize,
     repeats: u16,
@@ -182,7 +182,7 @@ impl UseBackend for Measure {
 }
 
 impl Measure {
-    /// The median time of a forward pass in milliseconds, of those after the first.
+    /// Median time of a pass in milliseconds, without the first one.
     fn time<B: Backend>(
         &self,
         backend: &mut B,
@@ -224,19 +224,19 @@ fn round(drafts: &[u32]) -> Round {
     }
 }
 
-/// Tokens without a pattern.
+/// Pseudorandom tokens without a pattern.
 fn text(config: &ModelConfig, len: usize, seed: usize) -> Vec<u32> {
-    // Away from the end, where a q̂ of eight tokens would leave the vocabulary.
+    // Ids near the end are left out, since a q̂ of eight tokens would leave the vocabulary.
     let vocab_size = config.vocab_size.saturating_sub(8).max(1);
     (0..len).map(|index| ((index * index * 31 + index * 37 + seed * 101) % vocab_size) as u32).collect()
 }
 
-/// Bytes of the matrices that a forward pass reads.
+/// Size of the matrices that a pass reads, in bytes.
 fn streamed(model: &StoredModel) -> u64 {
     model.weights.multiplied().map(|matrix| matrix.bytes.len() as u64).sum()
 }
 
-/// Bytes per second that this processor reads and writes, all threads together, of memory beyond its caches.
+/// Memory bandwidth of this processor: bytes per second that all threads together read and write beyond its caches.
 fn copied() -> f64 {
     const LEN: usize = 256 << 17;
     let threads = outrider_models::threads::count().max(1);
@@ -257,7 +257,7 @@ fn copied() -> f64 {
     (2 * size_of_val(&from[..])) as f64 / best
 }
 
-/// The index of the largest logit, the first of equals.
+/// Index of the largest logit; the first among equals.
 fn largest(row: &[f32]) -> usize {
     (0..row.len()).fold(0, |best, id| if row[id] > row[best] { id } else { best })
 }

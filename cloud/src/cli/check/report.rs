@@ -1,4 +1,4 @@
-//! What was found, as text and as JSON.
+//! Report of `outrider check`, as text and as JSON.
 
 use std::fmt;
 
@@ -6,34 +6,35 @@ use bytesize::ByteSize;
 use outrider_models::{Model, PAGE_TOKENS};
 use serde::Serialize;
 
-/// The least gain that is worth a download.
+/// Smallest speed-up that is worth a download.
 pub(super) const WORTH: f64 = 1.1;
-/// The longest round trip that is looked at, in milliseconds.
+/// Longest round trip considered, in milliseconds.
 pub(super) const LONGEST: u16 = 1000;
-/// Bytes that a browser's tab can address (wasm32).
+/// Memory that a browser's tab can address (wasm32), in bytes.
 const TAB_BYTES: u64 = 4 << 30;
-/// Of the file, what a model takes while it loads and after (`outrider-models` guarantees it).
+/// Bound on the memory of a model, while it loads and after, as a multiple of its file (`outrider-models` guarantees
+/// it).
 const MEMORY_OF_FILE: f64 = 1.3;
 
-/// All of it.
+/// All results of the check.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
     pub draft: End,
     pub target: End,
-    /// Of the tokenizer: what is compared.
+    /// Number of the tokenizer's tokens, whose distributions are compared.
     pub tokens: usize,
     pub tab: Tab,
     pub measured: Measured,
-    /// As predicted with: measured, or given.
+    /// Time of a draft in milliseconds that predictions use, measured or given.
     pub draft_ms: f64,
     pub pass_ms: f64,
     pub predictions: Vec<Prediction>,
-    /// The longest round trip up to which drafting gains a tenth; `None` if it does at none.
+    /// Longest round trip, in milliseconds, up to which drafting gains at least a tenth; `None` if there is none.
     pub worth_up_to_ms: Option<u16>,
 }
 
-/// A model.
+/// Size and shape of one model.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct End {
@@ -47,15 +48,15 @@ pub(super) struct End {
     pub cache_bytes_per_thousand_tokens: u64,
 }
 
-/// Whether a browser's tab can draft.
+/// Facts about drafting in a browser's tab.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Tab {
-    /// Browsers load GGUF files.
+    /// True if the file is GGUF, which browsers load.
     pub is_gguf: bool,
-    /// Bytes that the model takes at most.
+    /// Bound on the memory of the model, in bytes.
     pub model_bytes: u64,
-    /// The longest text whose KV cache fits beside it; 0 if the model does not fit.
+    /// Longest text whose KV cache fits beside the model, in tokens; 0 if the model does not fit.
     pub longest_text: u64,
 }
 
@@ -67,7 +68,7 @@ pub(super) struct Measured {
     pub draft_ms: f64,
     pub pass_ms: f64,
     pub acceptance_rate: f64,
-    /// Over which it is the mean.
+    /// Number of tokens over which the acceptance rate is the mean.
     pub tokens: usize,
     pub temperature: f32,
     pub top_p: f32,
@@ -78,16 +79,16 @@ pub(super) struct Measured {
 pub(super) struct Prediction {
     pub round_trip_ms: u16,
     pub tokens_per_second: f64,
-    /// Tokens per second, as a multiple of the server's alone.
+    /// Speed as a multiple of the server's alone.
     pub speedup: f64,
     pub way: String,
 }
 
 impl End {
-    /// Of a model as its file has it.
+    /// Describes a model as its file has it.
     pub(super) fn new(name: String, model: &Model, weight_bytes: u64) -> Self {
         let config = model.config();
-        // Whole pages.
+        // Rounded to whole pages.
         let thousands = PAGE_TOKENS;
         Self {
             name,
@@ -102,7 +103,7 @@ impl End {
 }
 
 impl Tab {
-    /// For texts of at most `context` tokens.
+    /// Computes the memory of a tab for texts of at most `context` tokens.
     pub(super) fn new(draft: &End, context: usize, is_gguf: bool) -> Self {
         let model_bytes = (draft.weight_bytes as f64 * MEMORY_OF_FILE) as u64;
         let room = TAB_BYTES.saturating_sub(model_bytes);

@@ -1,4 +1,4 @@
-//! `outrider generate --chat`: a conversation, message by message.
+//! Conversation of `outrider generate --chat`, message by message.
 
 use std::{
     fs,
@@ -15,27 +15,27 @@ use crate::{
     edge::NativeEdge,
 };
 
-/// How a conversation begins.
+/// Beginning of a conversation.
 pub(super) struct Opening {
-    /// What makes prompts of it.
+    /// Template that turns the conversation into prompts.
     pub(super) template: ChatTemplate,
-    /// What it is to be like.
+    /// System message before all others.
     pub(super) system: Option<String>,
-    /// What the model is told that it may call.
+    /// Tools that the model may call.
     pub(super) tools: Vec<Tool>,
-    /// What is said first.
+    /// First message of the user.
     pub(super) said: Option<String>,
 }
 
-/// The tools that a file lists.
+/// Reads the tools that a file lists.
 pub(super) fn tools(file: &Path) -> Result<Vec<Tool>, CommandError> {
     let wrong = |error: &dyn std::fmt::Display| format!("--tools {}: {error}", file.display());
     let json = fs::read(file).map_err(|error| wrong(&error))?;
     Ok(serde_json::from_slice(&json).map_err(|error| wrong(&error))?)
 }
 
-/// Answers what is said first, then every line of standard input, until it ends. Both ends keep what they have read: an
-/// answer takes reading what is new.
+/// Answers the first message, then every line of standard input until its end. Both ends keep the tokens they have
+/// read, so each answer reads only new ones.
 pub(super) async fn converse(
     opening: Opening,
     edge: &mut NativeEdge<'_>,
@@ -68,7 +68,7 @@ pub(super) async fn converse(
     }
 }
 
-/// The next line, if there is one.
+/// Reads the next line, if there is one.
 fn ask() -> io::Result<Option<String>> {
     let input = io::stdin();
     if input.is_terminal() {

@@ -1,4 +1,4 @@
-//! Who may use the server, and how the connection is protected.
+//! Options for access to the server and for TLS.
 
 use std::{fs, path::PathBuf, str::FromStr, sync::Arc};
 
@@ -10,21 +10,21 @@ use crate::{
     cli::output::CommandError,
 };
 
-/// Who may use the server.
+/// Options for access to the server and for TLS.
 #[derive(Debug, Args)]
 pub(super) struct AccessArgs {
-    /// Origin whose pages may use the sessions, the API and the draft model, such as https://example.com, beside the
-    /// server's own; * allows all. Can be given several times
+    /// Origin whose pages may use the sessions, the API and the draft model, such as https://example.com, in addition
+    /// to the server's own; * allows all. May be given more than once
     #[arg(long, value_name = "ORIGIN", value_delimiter = ',', value_parser = Origin::from_str)]
     allow_origin: Vec<Origin>,
-    /// File of bearer tokens: a name and a token to a line. With it, sessions and the API want one
+    /// File of bearer tokens: a name and a token on each line. With it, sessions and the API require one
     #[arg(long, value_name = "FILE")]
     tokens_file: Option<PathBuf>,
-    /// Who may ask for the target's distribution at each judged draft (generate --explain): never, same-origin (pages
-    /// of this server and programs, not other pages) or always
+    /// Clients that may ask for the target's distribution at each judged draft (generate --explain): never, same-origin
+    /// (pages of this server and programs, not other pages) or always
     #[arg(long, value_name = "WHO", default_value = "same-origin", value_parser = EvidencePolicy::from_str)]
     evidence: EvidencePolicy,
-    /// Address or network of a proxy whose X-Forwarded-For is believed. Can be given several times
+    /// Address or network of a proxy whose X-Forwarded-For is trusted. May be given more than once
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',', value_parser = network)]
     trusted_proxy: Vec<IpNet>,
     /// Certificate chain in PEM; the server then speaks TLS
@@ -60,7 +60,7 @@ impl AccessArgs {
     }
 }
 
-/// An address, or a network as 10.0.0.0/8.
+/// Parses an address, or a network such as 10.0.0.0/8.
 fn network(text: &str) -> Result<IpNet, String> {
     let address = text.parse::<std::net::IpAddr>().map(IpNet::from);
     address

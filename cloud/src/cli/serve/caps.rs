@@ -1,4 +1,4 @@
-//! How much a client may take.
+//! Options that limit the resources of a client.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use clap::Args;
 
 use crate::app::Caps;
 
-/// Bounds on what one client, or anyone, may take of the server.
+/// Options that limit the resources of one client, or of any request.
 #[derive(Debug, Args)]
 pub(super) struct CapsArgs {
     /// Most tokens of a text, prompt included; as many as the target's context if not given
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(2..))]
     pub max_context: Option<u32>,
-    /// Sessions, those that wait for a lost client too, and API requests at a time from one address (IPv6: from one /64
+    /// Sessions (also those without a connection) and API requests at a time from one address (IPv6: from one /64
     /// network); 0 is no limit
     #[arg(long, value_name = "COUNT", default_value_t = Caps::default().sessions_per_address)]
     max_sessions_per_address: usize,
-    /// Connections at a time from one address that have not become sessions; proxies that are trusted have any number.
-    /// 0 is no limit
+    /// Connections at a time from one address that have not become sessions; trusted proxies have no limit. 0 is no
+    /// limit
     #[arg(long, value_name = "COUNT", default_value_t = Caps::default().connections_per_address)]
     max_connections_per_address: usize,
-    /// Frames a second that are taken from a session, and how many at once; faster ones have to wait. 0 is no limit
+    /// Frames per second that are taken from a session, and frames in a burst; faster ones have to wait. 0 is no limit
     #[arg(long, value_name = "COUNT", default_value_t = Caps::default().frames_per_second)]
     max_rounds_per_second: u32,
     /// Seconds that a connection may take to say Hello

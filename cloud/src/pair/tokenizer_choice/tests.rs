@@ -9,10 +9,10 @@ const CONTROL: u32 = 3;
 const USER_DEFINED: u32 = 4;
 const UNUSED: u32 = 5;
 
-/// A vocabulary of no published model.
+/// A vocabulary that no published model has.
 const OWN: [(&str, u32); 4] = [("<|own|>", CONTROL), ("a", NORMAL), ("b", NORMAL), ("c", NORMAL)];
 
-/// A folder in which a test writes, until it ends.
+/// A temporary folder of a test, removed at its end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -36,7 +36,7 @@ impl Drop for Folder {
     }
 }
 
-/// A GGUF file with this vocabulary and no tensors.
+/// Bytes of a GGUF file with this vocabulary and no tensors.
 fn gguf(cut: &str, tokens: &[(&str, u32)]) -> Vec<u8> {
     let text = |text: &str| [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat();
     let setting = |key: &str, code: u32, value: &[u8]| [&text(key), &code.to_le_bytes()[..], value].concat();
@@ -55,7 +55,7 @@ fn gguf(cut: &str, tokens: &[(&str, u32)]) -> Vec<u8> {
     [b"GGUF", &3u32.to_le_bytes()[..], &tensors, &count, &settings.concat()].concat()
 }
 
-/// The tokenizer.json of a vocabulary.
+/// Bytes of the tokenizer.json of a vocabulary.
 fn json(tokens: &[(&str, u32)]) -> Vec<u8> {
     GgufVocabulary::read(&mut &gguf("gpt-2", tokens)[..]).unwrap().unwrap().tokenizer_json().unwrap()
 }
@@ -64,7 +64,7 @@ fn fingerprint(json: &[u8]) -> [u8; 32] {
     Tokenizer::from_bytes(json).unwrap().fingerprint()
 }
 
-/// The kinds of places that differ, in a word each.
+/// Kinds of the two sources that disagree, one word each.
 fn refusal(error: PairError) -> (&'static str, &'static str) {
     let PairError::Mismatch(mismatch) = error else { panic!("another error: {error}") };
     let word = |origin: &Origin| match origin {
@@ -77,8 +77,8 @@ fn refusal(error: PairError) -> (&'static str, &'static str) {
     (word(&mismatch.origin), word(&mismatch.other))
 }
 
-/// A draft, a target and a tokenizer, each of the built-in pair or another, as commands use them: `generate --server`
-/// runs one end; `generate --local`, `check` and `serve` run both, the last of them perhaps with an engine elsewhere.
+/// Draft, target and tokenizer, each built in or another, as commands use them: `generate --server` runs one end;
+/// `generate --local`, `check` and `serve` run both, and the target of `serve` may be an engine elsewhere.
 #[test]
 fn every_combination_has_one_tokenizer_or_says_what_to_give() {
     type Expected = Result<&'static str, (&'static str, &'static str)>;
@@ -102,14 +102,14 @@ fn every_combination_has_one_tokenizer_or_says_what_to_give() {
         (own, None, given, OTHER, Err(("tokenizer", TARGET))),
         (None, own, given, Err(("tokenizer", DRAFT)), Err(("tokenizer", DRAFT))),
         (own, own, given, OTHER, OTHER),
-        // Files of the built-in tokenizer go with the other built-in model, and with no other.
+        // Files with the built-in tokenizer work with the other built-in model, and with no other.
         (copy, None, None, BUILT_IN, BUILT_IN),
         (None, copy, None, BUILT_IN, BUILT_IN),
         (copy, copy, None, BUILT_IN, BUILT_IN),
         (copy, own, None, Err(("draft", "target")), Err(("draft", "target"))),
         (own, copy, None, Err(("draft", "target")), Err(("draft", "target"))),
         (copy, None, given, Err(("draft", "tokenizer")), Err(("draft", "tokenizer"))),
-        // The draft alone is compared where an engine verifies.
+        // Only the draft is compared where an engine verifies.
         (None, engine, None, BUILT_IN, BUILT_IN),
         (own, engine, None, OTHER, OTHER),
         (None, engine, given, Err(("tokenizer", DRAFT)), Err(("tokenizer", DRAFT))),
@@ -148,7 +148,7 @@ fn refusals_name_the_option_that_is_missing() {
     assert!(line.contains("for the built-in target model") && line.ends_with("with --target"), "{line}");
 }
 
-/// The tokenizer for a draft of this file with this tokenizer.json beside it, and perhaps another given.
+/// Tokenizer for a draft of this file with this tokenizer.json beside it, and perhaps another given.
 fn drafting(folder: &Folder, file: &[u8], beside: Option<&[u8]>, given: Option<&[u8]>) -> Result<Tokenizer, PairError> {
     let model = folder.file("model/model.gguf", file);
     let _ = fs::remove_file(folder.0.join("model/tokenizer.json"));
@@ -166,7 +166,7 @@ fn a_tokenizer_beside_a_file_has_the_files_tokens() {
     let own = json(&OWN);
     let other = json(&[OWN[0], OWN[1], ("B", NORMAL), OWN[3]]);
     let fewer = json(&OWN[..2]);
-    // A kind of splitting that is not known here is compared by its tokens, too.
+    // An unknown pre-tokenizer is compared by its tokens, too.
     for cut in ["gpt-2", "of-a-model-to-come"] {
         let file = gguf(cut, &OWN);
         assert_eq!(drafting(&folder, &file, Some(&own), None).unwrap().fingerprint(), fingerprint(&own));
@@ -176,7 +176,7 @@ fn a_tokenizer_beside_a_file_has_the_files_tokens() {
         assert!(line.contains("remove that tokenizer.json, or give the right one with --tokenizer"), "{line}");
         let line = drafting(&folder, &file, Some(&fewer), None).map(|_| ()).unwrap_err().to_string();
         assert!(line.contains("token 2 is \"b\"") && line.contains("absent (2 tokens instead of 4)"), "{line}");
-        // The one that is given replaces it, and is compared alike.
+        // A given tokenizer replaces it, and is compared in the same way.
         let given = drafting(&folder, &file, Some(&other), Some(&own)).unwrap();
         assert_eq!(given.fingerprint(), fingerprint(&own));
         for wrong in [&other, &fewer] {
@@ -196,7 +196,7 @@ fn rows_without_a_token_are_no_difference() {
         let tokenizer = drafting(&folder, &gguf("gpt-2", &padded), beside, given).unwrap();
         assert_eq!(tokenizer.vocab_size(), OWN.len());
     }
-    // Nor is a space that the converter has written as one.
+    // The same holds for a space that the converter has written as a space.
     let spaced = |spaces| [&OWN[..], &[(spaces, USER_DEFINED)]].concat();
     let tokenizer = drafting(&folder, &gguf("gpt-2", &spaced("  ")), Some(&json(&spaced("▁▁"))), None).unwrap();
     assert_eq!(tokenizer.token(4).as_deref(), Some("▁▁"));
@@ -212,7 +212,7 @@ fn a_file_without_a_vocabulary_has_the_tokenizer_beside_it() {
     let (file, own) = (gguf("gpt-2", &[]), json(&OWN));
     assert_eq!(drafting(&folder, &file, Some(&own), None).unwrap().fingerprint(), fingerprint(&own));
     assert_eq!(drafting(&folder, &file, None, Some(&own)).unwrap().fingerprint(), fingerprint(&own));
-    // Nothing else says what its tokens are: a tokenizer that is given has to be the one beside it.
+    // The file has no tokens of its own: a given tokenizer has to equal the one beside it.
     let other = json(&[("x", NORMAL)]);
     let refused = drafting(&folder, &file, Some(&own), Some(&other)).map(|_| ()).map_err(refusal);
     assert_eq!(refused, Err(("beside", "tokenizer")));

@@ -1,43 +1,44 @@
-//! What the engine's thread runs.
+//! Interface between the engine's thread and a model.
 
 use outrider_models::{Chunk, KvCache, ModelConfig, PageSource};
 use outrider_speculation::judge::{Judgement, Round};
 
-/// A target model, where it runs.
+/// A target model, on the CPU or a device.
 pub trait Backend: Send + 'static {
-    /// Where its KV caches have their pages.
+    /// Source of the pages of its KV caches.
     type Pages: PageSource<Page: Send> + Send + 'static;
 
     /// Shape and constants of the model.
     fn config(&self) -> &ModelConfig;
 
-    /// What multiplies: an instruction set, or a device.
+    /// Name of the instruction set or device that computes.
     fn name(&self) -> &'static str;
 
-    /// What sharing a run does to the logits of a row.
+    /// Effect of sharing a run on the logits of a row, as `/metrics` reports it.
     fn batching(&self) -> &'static str;
 
-    /// An empty cache for a session.
+    /// Creates an empty cache for a session.
     fn new_cache(&self) -> KvCache<Self::Pages>;
 
-    /// A copy of the first `len` tokens of a cache; `None` where a backend reads them again instead.
+    /// Copies the first `len` tokens of a cache; `None` if a backend reads them again instead.
     fn copy(&self, _cache: &KvCache<Self::Pages>, _len: usize) -> Option<KvCache<Self::Pages>> {
         None
     }
 
-    /// Runs the model once; gives an answer for each chunk. `rounds` has what the chunks' rows judge, `None` for one
-    /// that ends no pass.
+    /// Runs the model once and returns an answer for each chunk. `rounds` has the round that the rows of each chunk
+    /// judge; `None` for a chunk that ends no pass.
     ///
     /// # Errors
-    /// Why there is no answer, for the log; the caches are then as they were.
+    /// The reason why there is no answer, for the log. The caches are unchanged then.
     fn run(&mut self, chunks: &mut [Chunk<'_, Self::Pages>], rounds: &[Option<&Round>]) -> Result<Vec<Answer>, String>;
 }
 
-/// What a run gives for a chunk.
+/// Result of a run for one chunk.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
-    /// Rows of logits. They are judged by the task that asked, so that sessions do not wait for each other's sampling.
+    /// Rows of logits, `[rows, vocab_size]`. The task of the session judges them, so that sessions do not wait for each
+    /// other's sampling.
     Rows(Vec<Vec<f32>>),
-    /// The judgement of a backend that judges where its logits are.
+    /// Judgement of a backend that judges where its logits are.
     Judged(Judgement),
 }

@@ -1,46 +1,46 @@
-//! What can go wrong with a pass.
+//! Errors of passes through the engine.
 
 use bytesize::ByteSize;
 use outrider_speculation::sample::LogitsError;
 
-/// Why a pass gave no judgement.
+/// Reason why a pass gave no judgement.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EngineError {
     /// The model refused or failed.
     #[error("the target model failed: {0}")]
     Model(String),
-    /// The pass goes on from tokens that the session never had read.
+    /// The pass continues from tokens that the session has not read.
     #[error("a pass goes on from {keep} tokens, of which {read} were read")]
     NotRead {
-        /// Tokens it goes on from.
+        /// Tokens from which the pass continues.
         keep: usize,
-        /// Tokens there are.
+        /// Tokens that were read.
         read: usize,
     },
-    /// More rows than a run may have.
+    /// The pass wants more rows than a run may have.
     #[error("a pass wants {rows} rows of logits, at most {most} are given at a time")]
     TooManyRows {
-        /// Rows that are wanted.
+        /// Rows that the pass wants.
         rows: usize,
-        /// Rows that there may be.
+        /// Largest number of rows.
         most: usize,
     },
-    /// The session alone needs more than the budget.
+    /// The session alone needs more than the memory for KV caches.
     #[error(
         "{tokens} tokens need {needed} of KV cache, the server gives {budget}: shorten the text, or raise --kv-memory"
     )]
     TooLong {
         /// Tokens of the session.
         tokens: usize,
-        /// Bytes they need.
+        /// Size of their KV cache.
         needed: ByteSize,
-        /// Bytes there are for all sessions.
+        /// Memory for the KV caches of all sessions.
         budget: ByteSize,
     },
-    /// Its logits cannot be sampled from.
+    /// The model's logits cannot be sampled from.
     #[error("the target model failed: {0}")]
     Logits(#[from] LogitsError),
-    /// The engine's thread is gone.
+    /// The engine's thread has ended.
     #[error("the target model is gone")]
     Gone,
 }

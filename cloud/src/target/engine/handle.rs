@@ -27,10 +27,10 @@ use super::{
 };
 use crate::{address_limits::subnet, blocking, metrics::Metrics};
 
-/// Logits from which on judging them takes long: a row of the largest vocabularies and a half.
+/// Number of logits from which on judging is long work: one and a half rows of the largest vocabularies.
 const LONG_JUDGEMENT: usize = 1 << 18;
 
-/// Whose sessions are that nobody's address is known of.
+/// Client of sessions whose address is unknown.
 const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// A handle on the engine; clones share it. The thread ends with the last handle and slot.
@@ -54,7 +54,7 @@ pub(crate) struct OwnDraft {
     pub(super) policy: OwnDraftPolicy,
 }
 
-/// A session's slot in the engine, with a KV cache of its own when it needs one. Given up when dropped.
+/// A session's slot in the engine, with a KV cache of its own when it needs one. Dropping it frees the slot.
 #[derive(Debug)]
 pub struct ModelSlot {
     id: u64,
@@ -71,31 +71,31 @@ struct Slots {
     next: AtomicU64,
 }
 
-/// How full a target is, and what it did so far.
+/// Load of a target, and its work so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Load {
-    /// Slots taken.
+    /// Number of slots in use.
     pub sessions: usize,
-    /// Slots there are.
+    /// Number of slots in total.
     pub session_limit: usize,
-    /// Of the sessions, those whose cache was dropped.
+    /// Number of sessions whose cache was dropped.
     pub parked: usize,
-    /// Bytes of KV caches.
+    /// Size of the KV caches, in bytes.
     pub kv_bytes: u64,
-    /// Bytes of KV caches there may be.
+    /// Memory for KV caches, in bytes.
     pub kv_limit_bytes: u64,
-    /// Forward passes answered.
+    /// Number of forward passes answered.
     pub passes: u64,
-    /// Runs of the model; less than `passes` where passes shared a run, more where prompts were read in chunks.
+    /// Number of runs of the model: fewer than `passes` if passes shared a run, more if prompts were read in chunks.
     pub runs: u64,
 }
 
 impl Engine {
-    /// Starts the thread.
+    /// Starts the engine's thread.
     ///
     /// # Errors
-    /// If the system gives no thread.
+    /// If the operating system cannot start a thread.
     pub fn start_with<B: Backend>(backend: B, settings: EngineSettings) -> std::io::Result<Self> {
         let settings = EngineSettings { batch_rows: settings.batch_rows.max(LEAST_BATCH_ROWS), ..settings };
         let metrics = Arc::new(Metrics::new(settings.limits(), backend.name(), backend.batching()));
@@ -118,12 +118,12 @@ impl Engine {
         })
     }
 
-    /// The most tokens a session can have: the model's context, or what fits the memory for KV caches.
+    /// Longest text of a session in tokens: the model's context, or what fits the memory for KV caches.
     pub fn longest_text(&self) -> usize {
         self.longest_text
     }
 
-    /// Whether a pass may judge guesses that form a tree.
+    /// Returns true if a pass may judge guesses that form a tree.
     pub fn reads_branches(&self) -> bool {
         self.reads_branches
     }
@@ -146,12 +146,12 @@ impl Engine {
         })
     }
 
-    /// What is counted of it and its sessions.
+    /// Metrics of the engine and its sessions.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }
 
-    /// How full the engine is and what it did.
+    /// Load of the engine, and its work so far.
     pub fn load(&self) -> Load {
         let engine = &self.metrics.engine;
         Load {
@@ -167,50 +167,50 @@ impl Engine {
 }
 
 impl ModelSlot {
-    /// This slot, whose prompts take turns with those of other clients as one of this client's.
+    /// Assigns the slot to a client, whose prompts take turns with those of other clients.
     #[must_use]
     pub(crate) fn of(mut self, client: IpAddr) -> Self {
         self.client = subnet(client);
         self
     }
 
-    /// Whose it is.
+    /// Address of the slot's client.
     pub(crate) fn client(&self) -> IpAddr {
         self.client
     }
 
-    /// This slot, which copies from another one's cache what its text has in common with that one's.
+    /// Lets the slot copy tokens from another slot's cache, as far as both texts agree.
     #[must_use]
     pub(crate) fn copying(mut self, sibling: u64) -> Self {
         self.sibling = Some(sibling);
         self
     }
 
-    /// Tells sessions apart in the log: counts from 1.
+    /// Number of the session in the log, from 1.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// The engine that it is of.
+    /// Engine to which the slot belongs.
     pub(crate) fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// Where the session is counted.
+    /// Metrics in which the session is counted.
     pub fn metrics(&self) -> &Metrics {
         &self.engine.metrics
     }
 
-    /// Sends the log-probability of each token before the judgement that commits it is returned; nothing where the
+    /// Sends the log-probability of each token before the judgement that commits it is returned. Sends nothing if the
     /// backend gives no rows of logits.
     pub(crate) fn send_logprobs(&mut self, logprobs: LogprobSink) {
         self.logprobs = Some(logprobs);
     }
 
-    /// Runs a pass on this slot's cache, after those that were asked for before, and judges its round.
+    /// Runs a pass on this slot's cache, after those requested before, and judges its round.
     ///
     /// # Errors
-    /// [`EngineError`] says why there is no judgement. The slot is as it was before the pass, or has read a part of it.
+    /// [`EngineError`] if there is no judgement. The slot is as it was before the pass, or has read a part of it.
     pub async fn judge(&self, pass: Pass) -> Result<Judgement, EngineError> {
         let round = Arc::clone(&pass.round);
         let judgement = match self.run(pass).await? {
@@ -233,27 +233,27 @@ impl ModelSlot {
         Ok(judgement)
     }
 
-    /// Runs a pass; what the backend answers.
+    /// Runs a pass and returns the backend's answer.
     pub(crate) async fn run(&self, pass: Pass) -> Result<Answer, EngineError> {
         self.begin(pass).await.map_err(|_| EngineError::Gone)?
     }
 
-    /// Says whether the session has a connection. Without one its prompts wait; a short pass under way is ended.
+    /// Reports whether the session has a connection. Without one its prompts wait; a short pass under way is finished.
     pub(crate) fn attend(&self, has_connection: bool) {
         if self.has_connection.swap(has_connection, Ordering::Relaxed) != has_connection {
             let _ = self.engine.jobs.send(Job::Attend { slot: self.id, has_connection });
         }
     }
 
-    /// Withdraws the passes that were asked for.
+    /// Cancels the passes that were requested.
     pub(crate) fn withdraw(&self) {
         let _ = self.engine.jobs.send(Job::Withdraw { slot: self.id });
     }
 
-    /// Asks for a pass, whose answer need not be waited for.
+    /// Requests a pass; the answer may be ignored.
     pub(super) fn begin(&self, pass: Pass) -> oneshot::Receiver<Result<Answer, EngineError>> {
         let (answer, result) = oneshot::channel();
-        // If the thread is gone, so is the other end of the answer.
+        // If the thread has ended, so has the other end of the answer.
         let _ = self.engine.jobs.send(Job::Pass {
             slot: self.id,
             client: self.client,
@@ -268,7 +268,7 @@ impl ModelSlot {
 
 impl Drop for ModelSlot {
     fn drop(&mut self) {
-        // If the thread is gone, so is the cache.
+        // If the thread has ended, the cache is gone, too.
         let _ = self.engine.jobs.send(Job::GiveUp { slot: self.id });
         self.engine.slots.taken.fetch_sub(1, Ordering::AcqRel);
         self.engine.metrics.sessions.connected.dec();

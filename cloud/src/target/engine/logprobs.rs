@@ -1,25 +1,25 @@
 //! Log-probabilities of the committed tokens under the target, for requests that ask for them.
 //!
-//! They are those of the model's own softmax, before temperature, top-k and top-p, so that they say the same however a
-//! text is sampled.
+//! They are those of the model's own softmax, before temperature, top-k and top-p, so they do not depend on how a text
+//! is sampled.
 
 use outrider_speculation::judge::{Judgement, NextToken, Round};
 use tokio::sync::mpsc::UnboundedSender;
 
-/// The log-probability of a token that was committed.
+/// Log-probability of a committed token.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TokenProbability {
-    /// Where it stands in the text; the prompt's first token is at 0.
+    /// Position in the text; the prompt's first token is at 0.
     pub position: usize,
-    /// The token.
+    /// Id of the committed token.
     pub id: u32,
-    /// ln p of it.
+    /// Its log-probability ln p.
     pub log_probability: f64,
-    /// The likeliest tokens there with their ln p, the likeliest first.
+    /// Most likely tokens at this position with their ln p, in descending order.
     pub likeliest: Vec<(u32, f64)>,
 }
 
-/// A receiver of log-probabilities, and how many of the likeliest tokens it gets with each.
+/// Receiver of log-probabilities, and the number of most likely tokens that it gets with each.
 #[derive(Debug)]
 pub(crate) struct LogprobSink {
     pub(crate) count: usize,
@@ -27,7 +27,7 @@ pub(crate) struct LogprobSink {
 }
 
 impl LogprobSink {
-    /// Sends those of all tokens that a judgement by these rows of logits commits.
+    /// Sends the log-probabilities of all tokens that a judgement by these rows of logits commits.
     pub(super) fn send(&self, round: &Round, judgement: &Judgement, rows: &[&[f32]]) {
         let accepted = round.line(judgement.branch).into_iter().take(judgement.accepted);
         let next = match judgement.next {
@@ -43,7 +43,7 @@ impl LogprobSink {
     }
 }
 
-/// ln softmax of a row at a token, and at the `count` likeliest; of two that are as likely the smaller id is first.
+/// ln softmax of a row at a token, and at the `count` most likely ones; among equals the smaller id comes first.
 fn log_probabilities(row: &[f32], id: u32, count: usize) -> (f64, Vec<(u32, f64)>) {
     let highest = f64::from(row.iter().copied().fold(f32::NEG_INFINITY, f32::max));
     let total: f64 = row.iter().map(|&logit| (f64::from(logit) - highest).exp()).sum();
@@ -62,7 +62,7 @@ fn log_probabilities(row: &[f32], id: u32, count: usize) -> (f64, Vec<(u32, f64)
 mod tests {
     use super::*;
 
-    /// By hand: of the weights 1, 4, 3, 2 and 4 there are 14.
+    /// By hand: the weights 1, 4, 3, 2 and 4 have the sum 14.
     #[test]
     fn the_likeliest_come_first_and_the_smaller_id_of_two() {
         let row = [1f32, 4.0, 3.0, 2.0, 4.0].map(f32::ln);

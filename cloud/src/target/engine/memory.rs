@@ -1,12 +1,12 @@
-//! Whose cache may stay: the bytes of all caches together stay within a budget.
+//! Accounting of the KV caches, whose total size stays within a budget of bytes.
 //!
 //! A pass begins when there is room for all that its session will hold after it, so that a pass that has begun always
 //! ends. Room is made by *parking*: the caches of idle sessions are dropped, least recently used first, then those of
-//! sessions whose pass has not begun, last come first. A parked session's tokens are kept, and read again on its
-//! return. For sessions without a cache, a cache is dropped only when it has had its *turn*, some time since it was
-//! begun: were it dropped for each newcomer, everybody would read again and nobody would write.
+//! sessions whose pass has not begun, latest first. A parked session's tokens are kept, and read again on its return.
+//! For sessions without a cache, another one is dropped only after its *turn*, a minimum time since it was begun.
+//! Without turns, newcomers would evict each other's caches, and all sessions would read again instead of writing.
 //!
-//! This is the accounting; the caches themselves are the engine's.
+//! The caches themselves belong to the engine.
 
 use std::{
     cmp::Reverse,
@@ -14,27 +14,27 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Bytes by slot.
+/// Sizes of caches in bytes, by slot.
 #[derive(Debug)]
 pub(super) struct Memory {
     budget: usize,
     turn: Duration,
     used: usize,
-    /// Counts what happens: the order of time.
+    /// Logical clock, which counts events.
     now: u64,
     holders: HashMap<u64, Holder>,
 }
 
 #[derive(Debug)]
 struct Holder {
-    /// What its cache has, or may grow to in the pass under way.
+    /// Size of the cache, or the size to which it may grow in the pass under way, in bytes.
     bytes: usize,
     state: State,
-    /// When it was begun.
+    /// Time at which the cache was begun.
     since: Instant,
 }
 
-/// What a slot with a cache does, and since when. In the order in which caches are dropped.
+/// State of a slot with a cache, with its logical time. Ordered as caches are dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum State {
     Idle(u64),
@@ -52,18 +52,18 @@ impl Memory {
         self.used
     }
 
-    /// Slots with a cache, and its bytes.
+    /// Slots with a cache, and the size of each in bytes.
     pub(super) fn held(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
         self.holders.iter().map(|(slot, holder)| (*slot, holder.bytes))
     }
 
-    /// Slots whose pass is under way, and the bytes that they may have in it.
+    /// Slots whose pass is under way, and the bytes that they may use in it.
     pub(super) fn running(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
         let running = self.holders.iter().filter(|(_, holder)| holder.state == State::Running);
         running.map(|(slot, holder)| (*slot, holder.bytes))
     }
 
-    /// The slot has a pass in line.
+    /// Marks the slot as having a pass in line.
     pub(super) fn wait(&mut self, slot: u64) {
         self.now += 1;
         if let Some(holder) = self.holders.get_mut(&slot) {
@@ -71,8 +71,8 @@ impl Memory {
         }
     }
 
-    /// Begins a pass after which the slot's cache has `bytes`, or what it has now if that is more. Gives the slots
-    /// whose caches are to be dropped for it; `None` if there would be no room then either: ask again when a pass has
+    /// Begins a pass after which the slot's cache has `bytes`, or its present size if that is more. Returns the slots
+    /// whose caches are to be dropped for it; `None` if there is not enough room even then. Ask again when a pass has
     /// ended, or later.
     pub(super) fn begin(&mut self, slot: u64, bytes: usize, now: Instant) -> Option<Vec<u64>> {
         let (present, since) = self.holders.get(&slot).map_or((None, now), |holder| (Some(holder.bytes), holder.since));
@@ -98,8 +98,8 @@ impl Memory {
         Some(parked)
     }
 
-    /// Whether the slot's cache may have `bytes` in the pass under way without anybody else losing theirs; from now on
-    /// it does.
+    /// Grows the slot's cache to `bytes` in the pass under way, if no other cache has to be dropped for that. Returns
+    /// true if it grew.
     pub(super) fn extend(&mut self, slot: u64, bytes: usize) -> bool {
         let Some(holder) = self.holders.get_mut(&slot) else { return false };
         let more = bytes.saturating_sub(holder.bytes);
@@ -111,7 +111,7 @@ impl Memory {
         has_room
     }
 
-    /// The slot's pass has ended; its cache has `bytes` now.
+    /// Ends the slot's pass; its cache now has `bytes`.
     pub(super) fn end(&mut self, slot: u64, bytes: usize) {
         self.now += 1;
         if let Some(holder) = self.holders.get_mut(&slot) {
@@ -120,7 +120,7 @@ impl Memory {
         }
     }
 
-    /// The slot's cache is dropped.
+    /// Removes the slot's cache from the accounts.
     pub(super) fn release(&mut self, slot: u64) {
         if let Some(holder) = self.holders.remove(&slot) {
             self.used -= holder.bytes;
@@ -136,7 +136,7 @@ mod tests {
 
     use super::*;
 
-    /// A pass of the slot, from beginning to end.
+    /// Performs a pass of the slot, from beginning to end.
     fn pass(memory: &mut Memory, slot: u64, bytes: usize) -> Vec<u64> {
         memory.wait(slot);
         let parked = memory.begin(slot, bytes, Instant::now()).unwrap();
@@ -192,7 +192,8 @@ mod tests {
     }
 
     proptest! {
-        /// Of any sequence of passes: the budget is kept, what runs stays, and when nothing runs any pass can begin.
+        /// Holds for any sequence of passes: the budget is kept, running passes keep their caches, and any pass can
+        /// begin when nothing runs.
         #[test]
         fn the_budget_is_kept(acts in vec((0..9u64, 1..=100usize, any::<bool>()), 1..200)) {
             let mut memory = Memory::new(100, Duration::ZERO);

@@ -1,23 +1,23 @@
 //! The target model for many sessions: one thread that owns the model and all caches.
 //!
-//! Sessions hand in passes. The thread takes what waits, feeds up to a budget of rows in one packed run of the model,
-//! and answers the passes that are complete; what arrives during a run shares the next one. Who shares a run never
-//! changes anybody's logits on the CPU: the kernels give a row the same bits in every batch. A device does not promise
-//! it.
+//! Sessions submit passes. The thread feeds waiting passes, up to a budget of rows, in one packed run of the model, and
+//! answers those that are complete; passes that arrive during a run share the next one. On the CPU, sharing a run never
+//! changes logits: the kernels give a row the same bits in every batch. A device does not promise that.
 //!
-//! | part | what it decides |
+//! | part | responsibility |
 //! |---|---|
-//! | `schedule` | which tokens go into the next run |
-//! | `memory` | whose cache may stay, within a budget of bytes |
-//! | `backend` | what a model has to do, wherever it runs |
-//! | `thread` | owns the model, does what the others say |
+//! | `schedule` | tokens of the next run |
+//! | `memory` | caches to keep, within a budget of bytes |
+//! | `backend` | interface of a model, wherever it runs |
+//! | `thread` | the thread, which owns the model and acts on these decisions |
 //! | `own_draft` | the server's own draft model, an engine of its own |
 //! | `logprobs` | log-probabilities of the committed tokens under the target |
-//! | `handle` | the way to the thread; judges where the backend gives rows |
+//! | `handle` | handles on the thread; judgement of rows of logits |
 //!
-//! Prices of rows and the wait for sessions that are about to ask again are `outrider-control`'s.
+//! Prices of rows, and the wait for sessions that are about to ask again, are in `outrider-control`.
 //!
-//! A session holds a [`ModelSlot`]. It costs a few hundred bytes and its tokens while it is idle: caches are parked.
+//! A session holds a [`ModelSlot`]. While it is idle it costs a few hundred bytes and its tokens, once its cache is
+//! parked.
 
 mod backend;
 mod error;

@@ -1,7 +1,7 @@
-//! The server's own drafts: the draft model beside the target, for sessions whose edges have not guessed in time.
+//! The server's own drafts: a draft model beside the target, for sessions whose edges have not guessed in time.
 //!
-//! With the noise of the text it drafts the very tokens that an edge with the same model would. They change how fast
-//! the text comes, and nothing of it.
+//! With the noise of the text it drafts the very tokens that an edge with the same model would. Drafts change the speed
+//! of the text, not the text.
 
 use std::{sync::Arc, time::Instant};
 
@@ -23,12 +23,12 @@ use super::{
 #[derive(Debug)]
 pub struct Drafter {
     slot: ModelSlot,
-    /// What its KV cache holds.
+    /// Tokens in its KV cache.
     read: Vec<u32>,
 }
 
 impl OwnDraft {
-    /// What a draft costs, where tokens come at this rate.
+    /// Cost of a draft, in tokens that could be committed meanwhile at this rate.
     fn price(&self, goodput: f64) -> f64 {
         match self.policy {
             OwnDraftPolicy::Off => f64::INFINITY,
@@ -39,7 +39,7 @@ impl OwnDraft {
 }
 
 impl Engine {
-    /// This target with a draft model beside it, which has the same vocabulary.
+    /// Adds a draft model beside the target; it has the same vocabulary.
     #[must_use]
     pub fn with_own_draft(mut self, draft: Engine, policy: OwnDraftPolicy) -> Self {
         draft.rates.draft_for(Arc::clone(&self.rates));
@@ -47,19 +47,19 @@ impl Engine {
         self
     }
 
-    /// This target, whose passes judge these guesses.
+    /// Sets the guesses that passes judge.
     #[must_use]
     pub fn judging(mut self, guesses: GuessPolicy) -> Self {
         self.guesses = guesses;
         self
     }
 
-    /// When it drafts itself.
+    /// Policy for drafts of the server's own.
     pub(crate) fn own_draft_policy(&self) -> OwnDraftPolicy {
         self.own_draft.as_ref().map_or(OwnDraftPolicy::Off, |own| own.policy)
     }
 
-    /// What guesses cost now.
+    /// Current prices of guesses.
     pub(crate) fn prices(&self) -> Prices {
         let goodput = self.rates.goodput();
         let own_draft = self.own_draft.as_ref().map(|own| own.price(goodput));
@@ -72,7 +72,7 @@ impl Engine {
 }
 
 impl ModelSlot {
-    /// A slot at the server's own draft model, if there is one and it has one.
+    /// Takes a slot at the server's own draft model, if there is one with a free slot.
     pub(crate) fn drafter(&self) -> Option<Drafter> {
         let own = self.engine().own_draft.as_ref()?;
         own.engine.slot().map(|slot| Drafter { slot: slot.of(self.client()), read: Vec::new() })
@@ -80,7 +80,7 @@ impl ModelSlot {
 }
 
 impl Drafter {
-    /// Begins to read a text, which the target reads too: what is drafted behind it need not wait for that.
+    /// Begins to read a text while the target reads it, so that later drafts need not wait for that.
     pub fn read(&mut self, text: &[u32]) {
         let keep = self.cut_back(text);
         let silent = &text[keep..text.len().saturating_sub(1).max(keep)];
@@ -93,8 +93,8 @@ impl Drafter {
         self.read.extend(silent);
     }
 
-    /// Forgets what it has read of another text. Gives what it keeps, at most all but the last token of this one: its
-    /// row is what the next token is drawn from.
+    /// Discards tokens that are not in this text. Returns the number of tokens kept, at most all but the last of the
+    /// text, since the next token is drawn from the last one's row.
     fn cut_back(&mut self, text: &[u32]) -> usize {
         let same = self.read.iter().zip(text).take_while(|(read, token)| read == token).count();
         let keep = same.min(text.len().saturating_sub(1));
@@ -102,10 +102,10 @@ impl Drafter {
         keep
     }
 
-    /// Guesses so many tokens behind a text; fewer where the model's context ends.
+    /// Drafts tokens after a text; fewer than wanted at the end of the model's context.
     ///
     /// # Errors
-    /// If the model fails.
+    /// If the draft model fails.
     pub async fn draft(&mut self, wanted: &OwnDrafts) -> Result<Vec<u32>, EngineError> {
         let OwnDrafts { text, count, sampling, seed } = wanted;
         let room = self.slot.engine().longest_text().saturating_sub(text.len());
@@ -117,7 +117,7 @@ impl Drafter {
             let round = Arc::new(Round::ahead(*sampling, *seed, text.len(), Vec::new()));
             let (is_short, began) = (forward.tokens.len() == 1, Instant::now());
             let NextToken::Token(token) = self.slot.judge(Pass { forward, round, left: 1 }).await?.next else { break };
-            // The first also reads what was written meanwhile.
+            // The first pass also reads the tokens committed meanwhile, so only single tokens are timed.
             if is_short {
                 self.slot.engine().rates.answered(began.elapsed());
             }

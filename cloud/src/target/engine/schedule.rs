@@ -1,31 +1,31 @@
-//! Which tokens go into the next run of the model. No thread, no model, no clock.
+//! Schedule of tokens in runs of the model. It has no thread, no model and no clock.
 //!
-//! The tokens of all sessions in a run are the rows of one matrix; a run has a budget of B rows. Two kinds of work want
-//! them:
+//! The tokens of all sessions in a run are the rows of one matrix; a run has a budget of B rows. Two kinds of work
+//! share them:
 //!
-//! - A **step** has few tokens besides those whose logits somebody waits for: a round of drafts, a token that the
-//!   target writes alone. Steps are fed whole, in order of arrival, each session once before any is served again.
-//! - A **prompt** has many tokens without logits, also what a parked session reads again. Prompts are fed in chunks, in
-//!   turn: the clients do, and of each client its sessions.
+//! - A **step** has few tokens besides those whose logits are wanted: a round of drafts, a token that the target writes
+//!   alone. Steps are fed whole, in order of arrival, each session once before any is served again.
+//! - A **prompt** has many tokens without logits, including those that a parked session reads again. Prompts are fed in
+//!   chunks: clients take turns, and so do the sessions of each client.
 //!
 //! | work | rows of a run |
 //! |---|---|
-//! | steps | up to B; up to 3B/4 while a prompt waits, so that prompts always move on |
-//! | tokens of prompts, together | what steps leave, up to a chunk of B/4 |
+//! | steps | up to B; up to 3B/4 while a prompt waits, so that prompts always progress |
+//! | tokens of prompts, together | rows that steps leave, up to a chunk of B/4 |
 //!
-//! However long a prompt is and however many there are, a step waits for one chunk of them before its own run begins.
+//! A step waits for at most one chunk of prompts before its own run begins, however many and long they are.
 
 use std::{collections::VecDeque, net::IpAddr};
 
 use crate::rotation::Rotation;
 
-/// Tokens without logits that a step may bring along: those an edge let pass, the end of a short prompt.
+/// Tokens without logits that a step may have, such as drafts that a gate let pass or the end of a short prompt.
 const STEP_SILENT_TOKENS: usize = 16;
 
-/// The part of the budget that is kept for prompts.
+/// Divisor of the budget: the part that is kept for prompts.
 const PROMPT_SHARE: usize = 4;
 
-/// What is left to do of a session's pass: `tokens` to feed, of which the last `rows` have logits wanted.
+/// Remaining work of a session's pass: `tokens` to feed, of which the last `rows` need logits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Work {
     pub(super) tokens: usize,
@@ -46,7 +46,7 @@ pub(super) struct Piece {
     pub(super) completes: bool,
 }
 
-/// The passes under way. A slot has at most one.
+/// The passes under way, at most one for each slot.
 #[derive(Debug)]
 pub(super) struct Schedule {
     budget: usize,
@@ -55,7 +55,7 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// Runs of at most `budget` rows; see [`most_rows`] for what it must leave room for.
+    /// A schedule for runs of at most `budget` rows; see [`most_rows`] for the largest pass.
     pub(super) fn new(budget: usize) -> Self {
         Self { budget, steps: VecDeque::new(), prompts: Rotation::default() }
     }
@@ -73,13 +73,13 @@ impl Schedule {
         }
     }
 
-    /// Forgets a slot's pass.
+    /// Removes a slot's pass.
     pub(super) fn remove(&mut self, slot: u64) {
         self.steps.retain(|(other, _)| *other != slot);
         self.prompts.retain(|(other, _)| *other != slot);
     }
 
-    /// Tells if a slot's pass is under way.
+    /// Returns true if a slot's pass is under way.
     pub(super) fn has(&self, slot: u64) -> bool {
         self.steps.iter().any(|(other, _)| *other == slot) || self.prompts.iter().any(|(other, _)| *other == slot)
     }
@@ -91,7 +91,7 @@ impl Schedule {
         self.prompts.len() < before
     }
 
-    /// The next run; empty if nothing is left to do. What it feeds counts as fed.
+    /// Plans the next run, empty if there is no work. Its tokens count as fed.
     pub(super) fn next_run(&mut self) -> Vec<Piece> {
         let mut pieces = Vec::new();
         let mut left = self.budget;
@@ -106,7 +106,7 @@ impl Schedule {
                 break;
             }
             let Some((client, (slot, mut work))) = self.prompts.pop() else { break };
-            // Rows come from one run. They go along with the last silent tokens where there is room.
+            // All rows come from one run, together with the last silent tokens if there is room.
             let completes = work.silent() <= share && work.tokens <= left;
             let tokens = if completes { work.tokens } else { work.silent().min(share) };
             left -= tokens;
@@ -126,7 +126,7 @@ impl Schedule {
     }
 }
 
-/// The most rows that a pass may want where runs have `budget` rows: a step of them fits beside a chunk.
+/// Largest number of rows of a pass if runs have `budget` rows: such a step fits beside a chunk.
 pub(super) const fn most_rows(budget: usize) -> usize {
     (budget - budget / PROMPT_SHARE).saturating_sub(STEP_SILENT_TOKENS)
 }
@@ -145,7 +145,7 @@ mod tests {
     const BUDGET: usize = 128;
     const CHUNK: usize = BUDGET / PROMPT_SHARE;
 
-    /// A client by its number.
+    /// Address of a client by its number.
     fn client(number: u32) -> IpAddr {
         Ipv4Addr::from(number).into()
     }
@@ -212,12 +212,12 @@ mod tests {
     }
 
     proptest! {
-        /// Passes arrive between runs, at most one of a slot; whatever comes, every run keeps the rules.
+        /// Passes arrive between runs, at most one of a slot; every run keeps the rules.
         #[test]
         fn runs_are_fair_and_keep_the_budget(arrivals in vec((0..12u64, work()), 1..80), pace in 1..6usize) {
             let mut schedule = Schedule::new(BUDGET);
             let mut arrivals = VecDeque::from(arrivals);
-            // By slot: what is left, and how many runs it has waited through since it was last served.
+            // By slot: remaining work, and number of runs since it was last served.
             let mut open: BTreeMap<u64, (Work, usize)> = BTreeMap::new();
             let mut steps: Vec<u64> = Vec::new();
             while !arrivals.is_empty() || !open.is_empty() {
@@ -236,12 +236,12 @@ mod tests {
                 prop_assert!(run.iter().map(|piece| piece.tokens).sum::<usize>() <= BUDGET);
                 let slots: HashSet<u64> = run.iter().map(|piece| piece.slot).collect();
                 prop_assert_eq!(slots.len(), run.len());
-                // Steps: the oldest ones, whole.
+                // Steps: the oldest ones are served whole.
                 let served: Vec<u64> = steps.iter().copied().filter(|slot| slots.contains(slot)).collect();
                 prop_assert_eq!(&served[..], &steps[..served.len()]);
                 prop_assert!(steps.is_empty() || !served.is_empty());
                 steps.drain(..served.len());
-                // Prompts: a chunk of them together, whatever the steps are.
+                // Prompts: at most one chunk of them together, whatever the steps are.
                 let silent = |piece: &&Piece| prompts.contains(&piece.slot);
                 let fed: usize =
                     run.iter().filter(silent).map(|piece| piece.tokens.min(open[&piece.slot].0.silent())).sum();
@@ -253,7 +253,7 @@ mod tests {
                     prop_assert!(piece.tokens <= work.tokens);
                     work.tokens -= piece.tokens;
                     *waited = 0;
-                    // Rows are never split.
+                    // Rows are never split over two runs.
                     prop_assert!(work.tokens == 0 || work.tokens >= work.rows);
                     prop_assert_eq!(piece.completes, work.tokens == 0);
                     if piece.completes {
@@ -265,7 +265,7 @@ mod tests {
                 for (slot, (_, waited)) in &mut open {
                     if !slots.contains(slot) {
                         *waited += 1;
-                        // Each of the others is served before, once.
+                        // Each of the other slots is served once before.
                         prop_assert!(*waited <= 12, "slot {} waits", slot);
                     }
                 }

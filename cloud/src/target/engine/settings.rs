@@ -1,4 +1,4 @@
-//! What an engine may take.
+//! Settings of an engine.
 
 use std::time::Duration;
 
@@ -6,27 +6,26 @@ use bytesize::ByteSize;
 
 use crate::metrics::EngineLimits;
 
-/// The fewest rows of a run that leave room for the longest round beside a chunk of a prompt.
+/// Smallest budget of rows that leaves room for the longest round beside a chunk of a prompt.
 pub const LEAST_BATCH_ROWS: usize = 128;
 
-/// Bounds of an engine.
+/// Limits of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EngineSettings {
-    /// Sessions at a time.
+    /// Number of sessions at a time.
     pub sessions: usize,
-    /// The most tokens, of all sessions, in one run of the model; at least [`LEAST_BATCH_ROWS`]. A verdict waits for
-    /// the run under way, so that is what this bounds; and what a run needs in memory, about as much per row as a row
-    /// of logits.
+    /// Limit on the tokens in one run of the model, over all sessions; at least [`LEAST_BATCH_ROWS`]. It bounds the
+    /// wait for the run under way. It also bounds the memory of a run, which is about one row of logits for each row.
     pub batch_rows: usize,
-    /// Bytes of the KV caches of all sessions.
+    /// Memory for the KV caches of all sessions.
     pub kv_memory: ByteSize,
-    /// Where these bytes are short, how long a session that has begun keeps its cache before one without gets its
-    /// memory.
+    /// Least time for which a session keeps its cache, counted from its begin, before a session without one may take
+    /// its memory.
     pub turn: Duration,
 }
 
 impl EngineSettings {
-    /// The limits that `/metrics` exports.
+    /// Limits that `/metrics` exports.
     pub(crate) fn limits(&self) -> EngineLimits {
         EngineLimits { sessions: self.sessions, run_rows: self.batch_rows, kv_bytes: self.kv_memory.as_u64() }
     }
@@ -34,35 +33,36 @@ impl EngineSettings {
 
 impl Default for EngineSettings {
     /// 256 rows: on the CPU a row costs the same in runs of 40 to 500 (`cargo xtask bench serve`), so more rows would
-    /// only make everybody wait longer for the run under way. The rounds of fifty sessions fit one run. A second: a few
-    /// rounds over a slow link, so that who has read a prompt writes before another reads in its place.
+    /// only lengthen the wait for the run under way. The rounds of fifty sessions fit one run. A turn is a second: a
+    /// few rounds over a slow link, so that a session that has read a prompt writes before another one takes its
+    /// memory.
     fn default() -> Self {
         Self { sessions: 1024, batch_rows: 256, kv_memory: ByteSize::gib(1), turn: Duration::from_secs(1) }
     }
 }
 
-/// Which guesses at a text a pass judges.
+/// Guesses at a text that a pass judges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum GuessPolicy {
-    /// Those that raise the tokens per second of all sessions together.
+    /// Guesses that raise the tokens per second of all sessions together.
     Paid,
-    /// All that come, as if a row cost nothing.
+    /// All guesses, as if a row cost nothing.
     All,
 }
 
-/// When the server drafts.
+/// Policy for drafts of the server's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum OwnDraftPolicy {
-    /// Never.
+    /// The server never drafts.
     Off,
-    /// As if drafting cost nothing: where it is not the target that waits for it.
+    /// Drafts as if drafting cost nothing, unless the target would wait for it.
     On,
-    /// Where by measured times that promises more tokens per second.
+    /// Drafts where measured times promise more tokens per second.
     Auto,
 }
 
 impl OwnDraftPolicy {
-    /// As operators say it.
+    /// Name of the policy on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Off => "off",

@@ -33,7 +33,7 @@ fn text(seed: u32, len: usize) -> Vec<u32> {
 }
 
 impl ModelSlot {
-    /// What a pass gives on the CPU.
+    /// Logits of a pass on the CPU.
     async fn logits(&self, forward: Forward) -> Result<Rows, EngineError> {
         let sampling = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
         match self.run(Pass { forward, round: Arc::new(Round::alone(sampling, 1, 1)), left: 1 }).await? {
@@ -43,7 +43,7 @@ impl ModelSlot {
     }
 }
 
-/// The last `rows` rows of a text, from a cache of its own, in one piece.
+/// Last `rows` rows of a text, from a cache of its own, computed in one run.
 fn alone(model: &Model, tokens: &[u32], rows: usize) -> Rows {
     let mut cache = model.new_cache();
     let positions: Vec<usize> = (tokens.len() - rows..tokens.len()).collect();
@@ -70,7 +70,7 @@ async fn slots_are_counted_and_given_up() {
     assert_eq!(engine.load().sessions, 0);
 }
 
-/// A long prompt in chunks beside a short one gives the same logits as alone and whole.
+/// A long prompt in chunks beside a short one gives the same logits as alone and in one run.
 #[tokio::test]
 async fn passes_share_runs_without_changing_their_logits() {
     let model = target();
@@ -87,7 +87,7 @@ async fn passes_share_runs_without_changing_their_logits() {
     assert!(engine.load().runs >= 400 / 64, "the long prompt is read in chunks");
 }
 
-/// A conversation that goes on: only what is new is read, and nothing shows it but the time.
+/// A continued conversation: only new tokens are read, with the same logits.
 #[tokio::test]
 async fn what_an_earlier_text_had_in_common_is_not_read_again() {
     let (model, engine) = (target(), engine(1));
@@ -103,7 +103,7 @@ async fn what_an_earlier_text_had_in_common_is_not_read_again() {
     let rows = slot.logits(pass(0, &text, 3)).await.unwrap();
     assert_same_bits(&rows, &alone(&model, &text, 3));
     assert_eq!(fed(), 120 + 70, "from the first difference on");
-    // The rows that are wanted are not at hand.
+    // The wanted rows are not in the cache, so their tokens are read again.
     let rows = slot.logits(pass(0, &text[..100], 8)).await.unwrap();
     assert_same_bits(&rows, &alone(&model, &text[..100], 8));
     assert_eq!(fed(), 190 + 8);
@@ -121,7 +121,7 @@ async fn what_a_sibling_has_read_is_copied() {
     let rows = second.logits(pass(0, &text, 1)).await.unwrap();
     assert_same_bits(&rows, &alone(&model, &text, 1));
     assert_eq!(fed(), 120 + 1);
-    // Each goes on by itself, also after the other has gone.
+    // Each slot continues independently, also after the other was dropped.
     drop(first);
     let longer = [&text[..], &[7, 8, 9]].concat();
     let rows = second.logits(pass(120, &[7, 8, 9], 2)).await.unwrap();
@@ -133,13 +133,13 @@ async fn what_a_sibling_has_read_is_copied() {
     assert_eq!(fed(), 121 + 3 + 20);
 }
 
-/// Rounds of many sessions, each rolled back to another length: what anybody gets is what it would get alone.
+/// Rounds of many sessions, each rolled back to another length: every session gets the logits that it would get alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_get_what_they_would_get_alone() {
     sessions_side_by_side(ByteSize::gib(1)).await;
 }
 
-/// The same with memory for two sessions of eight: most rounds begin with reading everything again.
+/// The same with memory for two sessions of eight: most rounds begin with reading all tokens again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn parked_sessions_get_what_they_would_get_with_their_caches() {
     let engine = sessions_side_by_side(memory_for(200)).await;
@@ -147,8 +147,8 @@ async fn parked_sessions_get_what_they_would_get_with_their_caches() {
     assert!(engine.metrics().engine.tokens_again.get() > 8 * 100);
 }
 
-/// Twelve prompts at once, and memory for three: who has read one writes before another reads in its place. Served as
-/// they come, everybody reads again and again.
+/// Twelve prompts at once, and memory for three: a session that has read its prompt writes before another one takes its
+/// memory. Served in order of arrival, all sessions would read again and again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_begun_ends_before_others_begin() {
     let mut read_again = Vec::new();
@@ -164,7 +164,7 @@ async fn what_was_begun_ends_before_others_begin() {
                 slot.logits(pass(0, &text[..60], 0)).await.unwrap();
                 for committed in 60..80 {
                     slot.logits(pass(committed, &text[committed..committed + 5], 5)).await.unwrap();
-                    // The edge drafts.
+                    // Time in which the edge drafts.
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
             });
@@ -176,7 +176,7 @@ async fn what_was_begun_ends_before_others_begin() {
     assert!(10 * read_again[0] < read_again[1], "{read_again:?}");
 }
 
-/// Nobody keeps others out: whose turn is over is parked for who has waited, and goes on later.
+/// No session keeps others out: after its turn it is parked for a waiting session, and resumes later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_newcomer_waits_for_a_turn_and_no_longer() {
     let turn = Duration::from_millis(200);
@@ -198,7 +198,7 @@ async fn a_newcomer_waits_for_a_turn_and_no_longer() {
     assert!(took > turn / 2 && took < 10 * turn, "{took:?}");
 }
 
-/// Bytes for so many tokens of one session.
+/// Size of the KV cache of one session with this number of tokens.
 fn memory_for(tokens: usize) -> ByteSize {
     ByteSize(target().new_cache().bytes_for(tokens) as u64)
 }
@@ -244,7 +244,7 @@ async fn the_memory_of_idle_sessions_is_counted_parked_and_given_back() {
     assert_eq!((load.parked, load.sessions), (0, 0));
 }
 
-/// The thread tells what it did after it has answered.
+/// Waits for the load to satisfy a condition, since the thread updates metrics after it has answered.
 async fn settled(engine: &Engine, done: impl Fn(&Load) -> bool) -> Load {
     for _ in 0..500 {
         if done(&engine.load()) {
@@ -282,7 +282,7 @@ async fn a_bad_pass_fails_alone() {
     assert!(bad.logits(pass(0, &[0], 1)).await.is_ok());
 }
 
-/// The longest round there is fits any budget.
+/// The longest possible round fits any budget.
 #[test]
 fn every_round_fits_a_run() {
     let rows = usize::from(outrider_codec::frame::MAX_DRAFT_TOKENS) + 1;
@@ -317,8 +317,8 @@ impl Backend for Slow {
     }
 }
 
-/// Whoever is answered in one run is in the next one again: three sessions that began at different times take turns for
-/// a run or two, then share all of them.
+/// A session that is answered in one run is in the next one, too: three sessions that began at different times take
+/// turns for a run or two, then share all runs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_that_come_back_at_once_share_their_runs() {
     let engine = Engine::start_with(Slow(CpuTarget::from(target())), EngineSettings::default()).unwrap();
@@ -333,6 +333,6 @@ async fn sessions_that_come_back_at_once_share_their_runs() {
         });
     }
     sessions.join_all().await;
-    // 16 at least; where one of them is left out of each, 32.
+    // 16 runs are the least; if one session is left out of each, there are 32.
     assert!(engine.load().runs <= 26, "{:?}", engine.load());
 }

@@ -1,4 +1,4 @@
-//! The thread that owns the model and the caches.
+//! Engine thread, which owns the model and the caches.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -28,18 +28,18 @@ use crate::metrics::Metrics;
 
 mod admission;
 
-/// How often memory is looked for when nothing runs and everybody who has some is to keep it.
+/// Interval between checks for memory when nothing runs and all caches are in their turn.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 type Result<T> = std::result::Result<T, EngineError>;
 
-/// What the thread is told.
+/// Message to the engine's thread.
 #[derive(Debug)]
 pub(super) enum Job {
     Pass {
         slot: u64,
         client: IpAddr,
-        /// A slot that may have read the beginning of the text.
+        /// Another slot that may have read the beginning of the text.
         sibling: Option<u64>,
         pass: Pass,
         asked: Instant,
@@ -50,7 +50,7 @@ pub(super) enum Job {
         slot: u64,
         has_connection: bool,
     },
-    /// The session's passes are not wanted any more.
+    /// The session's passes are cancelled.
     Withdraw {
         slot: u64,
     },
@@ -59,10 +59,10 @@ pub(super) enum Job {
     },
 }
 
-/// The model, the caches, and what waits for them.
+/// State of the engine's thread: the model, the caches, and the waiting passes.
 pub(super) struct Thread<B: Backend> {
     backend: B,
-    /// Says what caches of the model need.
+    /// An empty cache, to compute sizes of caches.
     empty: KvCache<B::Pages>,
     most_rows: usize,
     budget: usize,
@@ -72,38 +72,40 @@ pub(super) struct Thread<B: Backend> {
     line: VecDeque<u64>,
     sequences: HashMap<u64, Sequence<B::Pages>>,
     gathering: Gathering,
-    /// The moment that the gathering's times count from.
+    /// Origin of the gathering's times.
     started: Instant,
     metrics: Arc<Metrics>,
     rates: Arc<EngineRates>,
 }
 
-/// What the engine knows of a slot.
+/// State of a slot in the engine.
 struct Sequence<P: PageSource> {
-    /// What the cache holds, or held before it was dropped, and behind it what the pass under way has still to feed.
+    /// Tokens of the cache, or of the cache before it was dropped, followed by those that the pass under way has still
+    /// to feed.
     tokens: Vec<u32>,
     cache: Option<KvCache<P>>,
-    /// What the last pass read besides, by the number of tokens before each one's first.
+    /// Branches that the last pass read in addition; each begins after the number of tokens in its `from`.
     branches: Vec<Branch>,
-    /// The first is under way, or the slot is in line; neither if the session has no connection.
+    /// Passes in order of arrival. The first is under way or the slot is in line; neither if the session has no
+    /// connection.
     passes: VecDeque<Waiting>,
     /// Address of the client; `None` before the first pass.
     client: Option<IpAddr>,
-    /// Set while the session has no connection: no pass of it is begun then.
+    /// True while the session has no connection: none of its passes is begun then.
     is_away: bool,
     /// Number of later passes that were begun before the session's own.
     overtaken: u32,
 }
 
-/// A pass that has been asked for.
+/// A pass that has been requested.
 struct Waiting {
     pass: Pass,
     client: IpAddr,
     sibling: Option<u64>,
     asked: Instant,
-    /// Whether a run has taken something of it.
+    /// True once a run has fed some of its tokens.
     ran: bool,
-    /// Whether its branches are read.
+    /// True if its branches are read.
     has_branches: bool,
     answer: oneshot::Sender<Result<Answer>>,
 }
@@ -123,19 +125,19 @@ impl<P: PageSource> Default for Sequence<P> {
 }
 
 impl<P: PageSource> Sequence<P> {
-    /// Whether it has read something, but has no cache.
+    /// Returns true if the slot has read tokens but has no cache.
     fn is_parked(&self) -> bool {
         self.cache.is_none() && !self.tokens.is_empty()
     }
 
-    /// Goes on behind the branch that the tokens of the next pass go on with, if they do with one: it was accepted.
+    /// Adopts the branch that the tokens of the next pass continue, if they continue one: it was accepted.
     fn follow(&mut self, forward: &Forward) {
         let Forward { keep, tokens, rows, .. } = forward;
         let branches = mem::take(&mut self.branches);
         if branches.is_empty() {
             return;
         }
-        // What each line has behind the tokens that are kept; `None`: it has left the text before.
+        // Tokens of each line after the kept ones; `None` if the line leaves the text before that.
         let mut lines: Vec<Option<Vec<u32>>> = vec![Some(self.tokens[*keep..].to_vec())];
         for Branch { parent, from, ids } in branches {
             let before = from.checked_sub(*keep).and_then(|shared| lines[parent].as_ref()?.get(..shared));
@@ -157,13 +159,13 @@ impl<P: PageSource> Sequence<P> {
 }
 
 impl Waiting {
-    /// Rows of branches that it reads.
+    /// Number of rows for branches that the pass reads.
     fn branch_rows(&self) -> usize {
         if self.has_branches { self.pass.round.branch_rows() } else { 0 }
     }
 }
 
-/// A sequence's part in a run, its cache taken out.
+/// A sequence's part in a run, with its cache moved out.
 struct Taken<P: PageSource> {
     piece: Piece,
     cache: KvCache<P>,
@@ -190,7 +192,7 @@ impl<B: Backend> Thread<B> {
         }
     }
 
-    /// The most tokens, at most `context`, whose KV cache fits the budget.
+    /// Largest number of tokens, at most `context`, whose KV cache fits the budget.
     pub(super) fn longest_text(&self, context: usize) -> usize {
         (0..=context).rev().find(|&tokens| self.empty.bytes_for(tokens) <= self.budget).unwrap_or(0)
     }
@@ -220,7 +222,7 @@ impl<B: Backend> Thread<B> {
                             Err(RecvTimeoutError::Disconnected) => return,
                         },
                     },
-                    // Nobody is left to wait for an answer.
+                    // All handles are gone, so no caller waits for an answer.
                     Err(TryRecvError::Disconnected) => return,
                 }
             }
@@ -255,7 +257,7 @@ impl<B: Backend> Thread<B> {
             Job::Attend { slot, has_connection: false } => {
                 self.sequences.entry(slot).or_default().is_away = true;
                 self.line.retain(|other| *other != slot);
-                // What is short is done soon, and is what the session will be resumed with.
+                // A short pass ends soon, and the session will be resumed with its judgement.
                 if self.schedule.remove_prompt(slot) {
                     self.put_back(slot);
                 }
@@ -270,11 +272,11 @@ impl<B: Backend> Thread<B> {
             }
             Job::Pass { slot, client, sibling, pass, asked, answer } => {
                 if let Err(error) = self.check(&pass.forward) {
-                    // The session may have gone meanwhile.
+                    // The session may have ended meanwhile.
                     let _ = answer.send(Err(error));
                     return;
                 }
-                // Asked for, not heard of: a run may lie in between.
+                // The time of the request counts, not that of its receipt: a run may lie in between.
                 self.gathering.came(slot, asked.saturating_duration_since(self.started));
                 let sequence = self.sequences.entry(slot).or_default();
                 sequence.client = Some(client);
@@ -288,7 +290,7 @@ impl<B: Backend> Thread<B> {
         }
     }
 
-    /// What can never be done is refused at once.
+    /// Rejects passes that can never be scheduled.
     fn check(&self, forward: &Forward) -> Result<()> {
         if forward.rows > self.most_rows {
             return Err(EngineError::TooManyRows { rows: forward.rows, most: self.most_rows });
@@ -314,7 +316,7 @@ impl<B: Backend> Thread<B> {
         }
     }
 
-    /// One run of the model.
+    /// Performs one run of the model.
     fn feed(&mut self, pieces: &[Piece]) {
         let began = Instant::now();
         let mut taken: Vec<Taken<B::Pages>> = pieces.iter().filter_map(|piece| self.part(*piece, began)).collect();
@@ -352,7 +354,7 @@ impl<B: Backend> Thread<B> {
                     self.schedule.remove(piece.slot);
                     self.finish(piece.slot, Err(EngineError::Model(text)));
                 }
-                // Someone's pass is bad: run them one by one, so that only that one fails.
+                // One of the passes is bad: run them one by one, so that only that one fails.
                 _ => pieces.iter().for_each(|piece| self.feed(&[*piece])),
             },
         }
@@ -380,11 +382,11 @@ impl<B: Backend> Thread<B> {
         Some(Taken { piece, cache, positions: (own - rows..own).collect() })
     }
 
-    /// Answers a slot's pass; its next one goes in line.
+    /// Answers a slot's pass and puts its next one in line.
     fn finish(&mut self, slot: u64, result: Result<Answer>) {
         let Some(sequence) = self.sequences.get_mut(&slot) else { return };
         if let Some(cache) = &sequence.cache {
-            // If the pass failed, not everything was fed.
+            // If the pass failed, not all of its tokens were fed.
             if result.is_err() {
                 sequence.branches.clear();
             }
@@ -395,7 +397,7 @@ impl<B: Backend> Thread<B> {
             let metrics = &self.metrics.engine;
             metrics.passes.inc();
             metrics.pass.observe(waiting.asked.elapsed().as_secs_f64());
-            // The session may have gone meanwhile.
+            // The session may have ended meanwhile.
             let _ = waiting.answer.send(result);
         }
         if sequence.passes.is_empty() {

@@ -1,9 +1,9 @@
-//! Questions to the engine over HTTP.
+//! Requests to the engine over HTTP.
 //!
-//! A question changes nothing there, so one that met a closed door is asked again: the connection failed, or the engine
-//! says that it is busy. One that was answered, or took too long, is not.
+//! A request changes nothing at the engine, so it is repeated if the connection fails or the engine is busy. A request
+//! that was answered, or that took too long, is not repeated.
 //!
-//! A text may also be asked for as it is [written](Client::stream).
+//! A text may also be read as the engine [streams](Client::stream) it.
 
 use std::{
     error::Error,
@@ -21,20 +21,20 @@ use super::{
     events::{Broken, Events},
 };
 
-/// How long to wait before asking again, each time.
+/// Pauses before a request is repeated.
 pub(super) const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(500)];
-/// The longest answer in bytes. A prompt of 100 000 tokens with one listed token each fits.
+/// Longest response, in bytes. A prompt of 100 000 tokens with one listed token each fits.
 const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
-/// How much of an engine's complaint is told.
+/// Number of bytes of an engine's error message that are kept.
 const MAX_MESSAGE_BYTES: usize = 300;
-/// How long an answer that has told its last token may take to end, so that its connection can be used again.
+/// Time for a streamed response to end after its last token, so that its connection can be reused.
 const LAST_BYTES: Duration = Duration::from_secs(1);
 
-/// A model at an engine.
+/// One model of an engine.
 #[derive(Debug)]
 pub(super) struct Client {
     http: reqwest::Client,
-    /// With `/v1` or what stands for it.
+    /// URL of the API, with `/v1` or the path that replaces it.
     base: String,
     key: Option<String>,
     limit: Duration,
@@ -55,7 +55,7 @@ struct Models {
 }
 
 impl Client {
-    /// For the engine at an address: its root, or where its API is.
+    /// Client of the engine at an address, which is the engine's root or that of its API.
     pub(super) fn new(address: &str, key: Option<String>, limit: Duration) -> Result<Self, GatewayError> {
         let wrong = || GatewayError::Address { address: address.to_owned() };
         let url = reqwest::Url::parse(address).map_err(|_| wrong())?;
@@ -68,12 +68,12 @@ impl Client {
         Ok(Self { http, base, key, limit, model: String::new(), answered: AtomicU64::new(0) })
     }
 
-    /// Questions answered so far.
+    /// Number of requests answered so far.
     pub(super) fn answered(&self) -> u64 {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// The models that the engine serves.
+    /// Requests the list of models that the engine serves.
     pub(super) async fn models(&self) -> Result<Vec<Served>, GatewayError> {
         let bytes = self.send(|| self.http.get(format!("{}/models", self.base))).await?;
         let models: Models =
@@ -81,7 +81,7 @@ impl Client {
         Ok(models.data)
     }
 
-    /// What is written after each prompt, each time.
+    /// Requests completions. Returns each sample of each prompt in turn.
     pub(super) async fn ask(&self, question: &Question<'_>) -> Result<Vec<Choice>, GatewayError> {
         let body = question.body(&self.model);
         let bytes = self.send(|| self.http.post(format!("{}/completions", self.base)).json(&body)).await?;
@@ -89,7 +89,7 @@ impl Client {
         completion::read(&bytes, prompts * question.samples)
     }
 
-    /// The answer to a request for a text as it is written, whose prompt has so many tokens. The caller bounds the wait.
+    /// Requests a streamed text after a prompt of `prompt` tokens. The caller bounds the wait.
     pub(super) async fn stream(&self, continuation: &Continuation<'_>, prompt: usize) -> Result<Events, GatewayError> {
         let request = self.http.post(format!("{}/completions", self.base)).json(&continuation.body(&self.model));
         let mut response = self.with_key(request).send().await.map_err(|error| self.failure(&error))?;
@@ -150,28 +150,28 @@ impl Client {
         Ok(bytes)
     }
 
-    /// How long an answer may take.
+    /// Time limit for a response.
     pub(super) fn limit(&self) -> Duration {
         self.limit
     }
 
-    /// An answer has taken too long.
+    /// Error of a response that took too long.
     pub(super) fn slow(&self) -> GatewayError {
         GatewayError::Slow { address: self.base.clone(), limit: self.limit }
     }
 
-    /// An answer has ended before its text.
+    /// Error of a response that ended before its text.
     pub(super) fn cut(&self) -> GatewayError {
         GatewayError::Unreachable { address: self.base.clone(), error: "the stream was cut".to_owned() }
     }
 
-    /// The engine has failed in the middle of an answer.
+    /// Error of an engine that failed in the middle of a response.
     pub(super) fn failed(&self, status: u16, mut message: String) -> GatewayError {
         message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
         GatewayError::Status { address: self.base.clone(), status, message }
     }
 
-    /// The error of a stream that gives no event.
+    /// Error of a stream that cannot be read.
     pub(super) fn broken(&self, broken: Broken<reqwest::Error>) -> GatewayError {
         match broken {
             Broken::Connection(error) => self.failure(&error),
@@ -184,7 +184,7 @@ impl Client {
         if error.is_timeout() {
             return self.slow();
         }
-        // The innermost cause says it in the fewest words.
+        // The innermost cause is the shortest description.
         let mut cause: &dyn Error = error;
         while let Some(source) = cause.source() {
             cause = source;
@@ -198,18 +198,18 @@ impl Client {
             return GatewayError::Forbidden { address };
         }
         let mut message = String::from_utf8_lossy(&body[..body.len().min(MAX_MESSAGE_BYTES)]).into_owned();
-        // Shown on one line.
+        // The message is shown on one line.
         message.retain(|c| !c.is_control());
         GatewayError::Status { address, status: status.as_u16(), message }
     }
 }
 
-/// Reads a streamed answer to its end, of which nothing more is wanted, so that its connection can be used again.
+/// Reads the rest of a streamed response and discards it, so that its connection can be reused.
 pub(super) fn finish(mut answer: Events) {
     tokio::spawn(time::timeout(LAST_BYTES, async move { while let Some(Ok(_)) = answer.next().await {} }));
 }
 
-/// Whether asking again may help.
+/// Returns true if repeating the request may help.
 pub(super) fn is_passing(error: &GatewayError) -> bool {
     match error {
         GatewayError::Unreachable { .. } => true,

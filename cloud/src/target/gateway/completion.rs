@@ -1,7 +1,7 @@
-//! `/v1/completions` in vLLM's dialect: what is asked and what comes back.
+//! Requests and responses of `/v1/completions` in vLLM's dialect.
 //!
-//! Prompts are token ids, and so is all that is read of the answer: tokens come as `"token_id:17"`
-//! (`return_tokens_as_token_ids`), or as `"17"` where the prompt's are listed.
+//! Prompts are token ids, and only ids are read of the response: tokens come as `"token_id:17"`
+//! (`return_tokens_as_token_ids`), or as `"17"` where tokens of the prompt are listed.
 
 use std::collections::BTreeMap;
 
@@ -10,41 +10,41 @@ use serde::{Deserialize, Serialize};
 
 use super::error::GatewayError;
 
-/// S(·) that leaves p as it is.
+/// Sampling parameters with S(p) = p.
 pub(super) const NEUTRAL: SamplingParameters = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
-/// Log-probabilities may be above 0 by what rounding does.
+/// Rounding error by which log-probabilities may exceed 0.
 const ROUNDING: f64 = 1e-3;
 
-/// Tokens and their probabilities.
+/// Tokens with their probabilities.
 pub(super) type Probabilities = Vec<(u32, f64)>;
 
-/// What is asked.
+/// A request for completions.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Question<'a> {
     /// One text, or several.
     pub prompt: Prompt<'a>,
-    /// Tokens to write after each.
+    /// Number of tokens to write after each prompt.
     pub max_tokens: usize,
-    /// How often to write them.
+    /// Number of samples of each prompt.
     pub samples: usize,
-    /// How to choose them.
+    /// Sampling parameters of the tokens.
     pub sampling: SamplingParameters,
-    /// How many of the most likely tokens to list beside each that is written.
+    /// Number of most likely tokens to list at each written token.
     pub listed: u32,
-    /// How many to list beside each of the prompt, if any are wanted there.
+    /// Number of most likely tokens to list at each token of the prompt; `None` for no list.
     pub prompt_listed: Option<u32>,
 }
 
-/// What is asked where the engine writes a text to its end, and tells its tokens as they come.
+/// A request for a text that the engine streams to its end.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Continuation<'a> {
-    /// What it goes on from.
+    /// Text that is continued.
     pub prompt: Prompt<'a>,
-    /// The most tokens to write.
+    /// Limit on the tokens to write.
     pub max_tokens: usize,
-    /// How to choose them.
+    /// Sampling parameters of the tokens.
     pub sampling: SamplingParameters,
-    /// Tokens that end the text, and no others: those which the engine knows of may be a few more.
+    /// Tokens that end the text, and no others: the engine's own list may have more.
     pub eos_ids: &'a [u32],
 }
 
@@ -57,7 +57,7 @@ pub(super) enum Prompt<'a> {
 }
 
 impl<'a> Question<'a> {
-    /// A sample of p after a text, and no more.
+    /// A request for one sample of p after a text.
     pub(super) fn after(tokens: &'a [u32]) -> Self {
         Self {
             prompt: Prompt::Tokens(tokens),
@@ -69,7 +69,7 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// As it is sent.
+    /// JSON body of the request.
     pub(super) fn body(&self, model: &'a str) -> Body<'a> {
         Body {
             text: Text::new(model, self.prompt, self.max_tokens, self.sampling),
@@ -82,7 +82,7 @@ impl<'a> Question<'a> {
 }
 
 impl<'a> Continuation<'a> {
-    /// As it is sent.
+    /// JSON body of the request.
     pub(super) fn body(&self, model: &'a str) -> StreamedBody<'a> {
         StreamedBody {
             text: Text::new(model, self.prompt, self.max_tokens, self.sampling),
@@ -94,7 +94,7 @@ impl<'a> Continuation<'a> {
     }
 }
 
-/// The body of a question.
+/// JSON body of a request for completions.
 #[derive(Debug, Serialize)]
 pub(super) struct Body<'a> {
     #[serde(flatten)]
@@ -106,7 +106,7 @@ pub(super) struct Body<'a> {
     return_tokens_as_token_ids: bool,
 }
 
-/// The body of a request for a text.
+/// JSON body of a request for a streamed text.
 #[derive(Debug, Serialize)]
 pub(super) struct StreamedBody<'a> {
     #[serde(flatten)]
@@ -117,8 +117,8 @@ pub(super) struct StreamedBody<'a> {
     stop_token_ids: &'a [u32],
 }
 
-/// What is written behind what, and how. Everything that changes what is sampled is said, since models come with
-/// defaults of their own (generation_config.json).
+/// Fields that both bodies share. Every parameter that changes sampling is sent, since models come with defaults of
+/// their own (generation_config.json).
 #[derive(Debug, Serialize)]
 struct Text<'a> {
     model: &'a str,
@@ -153,15 +153,15 @@ impl<'a> Text<'a> {
     }
 }
 
-/// What was written after one prompt, once.
+/// One sample after one prompt.
 #[derive(Debug, PartialEq)]
 pub(super) struct Choice {
-    /// The tokens, each with its probability under p; at least one.
+    /// Tokens, each with its probability under p; at least one.
     pub tokens: Probabilities,
-    /// The most likely tokens at the position of the first.
+    /// Most likely tokens at the position of the first token.
     pub likely: Probabilities,
-    /// For each token of the prompt what is likely there and the token itself; nothing for the first, or if it was not
-    /// asked for.
+    /// For each token of the prompt, the most likely tokens there and the token itself. Empty for the first token, or
+    /// if no list was requested.
     pub prompt: Vec<Probabilities>,
 }
 
@@ -189,7 +189,7 @@ struct Listed {
     logprob: f64,
 }
 
-/// Reads an answer with so many choices: for each prompt in turn, its samples.
+/// Reads a response with `count` choices: for each prompt in turn, its samples.
 pub(super) fn read(bytes: &[u8], count: usize) -> Result<Vec<Choice>, GatewayError> {
     let answer: Answer = serde_json::from_slice(bytes).map_err(|error| lacks(format!("{error}")))?;
     let mut choices = answer.choices;

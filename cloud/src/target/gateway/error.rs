@@ -1,134 +1,134 @@
-//! What can be wrong with an engine elsewhere, and what those at either end are told.
+//! Errors of an engine elsewhere, and their messages to edges.
 
 use std::time::Duration;
 
 use outrider_codec::frame::ErrorCode;
 
-/// Why an engine cannot be used, or not for this.
+/// Reason why an engine cannot be used, or not for this round.
 ///
-/// As text these are for the operator. An edge is told what [`told`](Self::told) gives.
+/// The display text is for the operator. An edge receives a message without details of the engine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GatewayError {
-    /// The address is none.
+    /// The address is malformed.
     #[error(
         "{address:?} is no address of an engine: give --target openai:http://HOST:PORT or vllm:http://HOST:PORT, or \
          https"
     )]
     Address {
-        /// As it was given.
+        /// Address that was given.
         address: String,
     },
-    /// The tokenizer is not named.
+    /// The option `--tokenizer` is missing.
     #[error(
         "a --target elsewhere needs --tokenizer, the tokenizer.json of the engine's model: the engine does not say what \
          its token ids mean, and drafts must use the same"
     )]
     NoTokenizer,
-    /// The key cannot be read.
+    /// The file of the engine's key cannot be read.
     #[error("the engine's key cannot be read from {path}: {error}")]
     Key {
-        /// Where from.
+        /// Path of the key file.
         path: String,
-        /// Why not.
+        /// Error of the operating system, or of the file's contents.
         error: String,
     },
-    /// Nothing answers there.
+    /// The engine cannot be reached.
     #[error("the engine at {address} cannot be reached ({error}): is it running?")]
     Unreachable {
-        /// Where.
+        /// Host and port of the engine.
         address: String,
-        /// What happened.
+        /// Error of the connection.
         error: String,
     },
-    /// The answer takes too long.
+    /// The response takes too long.
     #[error("the engine at {address} took longer than {} s (--target-timeout)", limit.as_secs_f64())]
     Slow {
-        /// Where.
+        /// Host and port of the engine.
         address: String,
-        /// The limit.
+        /// Time limit that has passed.
         limit: Duration,
     },
-    /// It wants a key, or another.
+    /// The engine requires a key, or another one.
     #[error("the engine at {address} wants a key: give it with --target-key-file or in OUTRIDER_TARGET_KEY")]
     Forbidden {
-        /// Where.
+        /// Host and port of the engine.
         address: String,
     },
-    /// It says no.
+    /// The engine responds with an error status.
     #[error("the engine at {address} answers {status}: {message}")]
     Status {
-        /// Where.
+        /// Host and port of the engine.
         address: String,
-        /// HTTP's number.
+        /// HTTP status of the response.
         status: u16,
-        /// The beginning of what it says.
+        /// Beginning of the error message.
         message: String,
     },
-    /// The answer is not what was asked for.
+    /// The response cannot be used.
     #[error("the engine's answer cannot be used: {what}")]
     Answer {
-        /// What it lacks.
+        /// Description of the fault.
         what: String,
     },
-    /// It has other models.
+    /// The engine serves several models or none, or not the named one.
     #[error("the engine serves {}: name one with --target-model", if models.is_empty() { "no model" } else { models })]
     Model {
-        /// Their names.
+        /// Names of the engine's models, separated by commas.
         models: String,
     },
-    /// It does not say how long a text may be.
+    /// The engine does not report its context length.
     #[error(
         "the engine does not say how long a text may be (max_model_len in /v1/models): it is not vLLM, or an old one"
     )]
     NoContextLength,
-    /// It tells nothing of a prompt's tokens.
+    /// The engine returns no log-probabilities of a prompt's tokens.
     #[error(
         "the engine does not serve prompt log-probabilities (prompt_logprobs of vLLM's /v1/completions): take vLLM, or give \
          --target-logprobs 0 to verify by the engine's own samples, which accepts fewer drafts"
     )]
     NoPromptLogprobs,
-    /// It does not stream ids.
+    /// The engine does not stream token ids.
     #[error(
         "the engine does not stream token ids ({what}), as vLLM does (return_token_ids of /v1/completions): give \
          --target openai:URL, which asks for less"
     )]
     NoStream {
-        /// What it lacks.
+        /// Description of the fault.
         what: String,
     },
-    /// There is nobody to tell guesses.
+    /// The option `--guesses-to` is given for an engine that does not stream.
     #[error("--guesses-to needs --target vllm:URL: only an engine that streams can use guesses")]
     GuessesWithoutStream,
-    /// Anybody could tell guesses there.
+    /// A worker is reached over TCP, and no token protects the guesses.
     #[error("--guesses-to tcp:… needs --guesses-token-file, with the token that the engine's workers want")]
     NoGuessesToken,
-    /// The token cannot be used.
+    /// The file of the token for guesses cannot be read or used.
     #[error("the token for guesses cannot be read from {path}: {error}")]
     GuessesToken {
-        /// Where from.
+        /// Path of the token file.
         path: String,
-        /// Why not.
+        /// Error of the operating system, or of the file's contents.
         error: String,
     },
-    /// The same text has other ids there.
+    /// The engine encodes a text into other ids.
     #[error(
         "the engine's tokenizer is not the one given with --tokenizer: it reads {text:?} as {engine:?}, the file as {own:?}"
     )]
     Tokenizer {
-        /// What was asked.
+        /// Text that was encoded.
         text: String,
-        /// The engine's ids.
+        /// Ids from the engine.
         engine: Vec<u32>,
-        /// Those of the file.
+        /// Ids from the tokenizer file.
         own: Vec<u32>,
     },
-    /// The rule needs all of p.
+    /// The acceptance rule needs all of p.
     #[error(
         "the acceptance rule {rule} needs the target's whole distribution, which the engine behind this server does not \
          serve; use the exact rule"
     )]
     Rule {
-        /// Its name.
+        /// Name of the acceptance rule.
         rule: &'static str,
     },
     /// Evidence needs all of S(p).
@@ -137,13 +137,13 @@ pub enum GatewayError {
          these settings; use temperature 0{}", if *listed > 0 { format!(" or top-k from 1 to {listed}") } else { String::new() }
     )]
     Evidence {
-        /// K.
+        /// Number of tokens K that the engine lists at a position.
         listed: u32,
     },
 }
 
 impl GatewayError {
-    /// What an edge is told. Where the engine is and what it says of itself is not the edge's business.
+    /// Error code and message for an edge. The engine's address and its own messages are left out.
     pub fn told(&self) -> (ErrorCode, String) {
         let what = match self {
             Self::Rule { .. } | Self::Evidence { .. } => {

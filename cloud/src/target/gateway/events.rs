@@ -1,6 +1,6 @@
-//! A streamed answer of `/v1/completions`, from bytes to tokens.
+//! Decoding of a streamed response of `/v1/completions`, from bytes to tokens.
 //!
-//! The engine sends server-sent events, each with the tokens that it has written since the last:
+//! The engine sends server-sent events, each with the tokens written since the previous event:
 //!
 //! ```text
 //! data: {"choices": [{"index": 0, "text": " a", "token_ids": [17], "finish_reason": null}]}
@@ -8,7 +8,7 @@
 //! data: [DONE]
 //! ```
 //!
-//! The memory of an event is bounded: what is longer than its text allows is no answer.
+//! The memory of an event is bounded: a longer event than its text allows is an error.
 
 use std::{fmt, future::ready, pin::Pin};
 
@@ -18,47 +18,47 @@ use serde::Deserialize;
 
 use super::{completion::lacks, error::GatewayError};
 
-/// The longest event, but for what a prompt's tokens take in it.
+/// Longest event in bytes, without the ids of the prompt in it.
 const MAX_EVENT_BYTES: usize = 64 * 1024;
-/// Bytes that an id of the prompt may take in the first event, which has them all.
+/// Bytes for each id of the prompt in the first event, which lists them.
 const BYTES_PER_PROMPT_TOKEN: usize = 16;
-/// The data of the last event.
+/// Data of the last event.
 const DONE: &str = "[DONE]";
-/// Reasons to finish by which a text has not ended.
+/// Finish reasons of a text that was not completed.
 const GIVEN_UP: [&str; 2] = ["abort", "error"];
 
-/// An event with a meaning.
+/// An event that the gateway uses.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// What was written since the last one.
+    /// Tokens written since the previous event.
     Tokens(Chunk),
-    /// The engine has failed meanwhile.
+    /// The engine has failed.
     Failed {
-        /// HTTP's number, if the engine told one.
+        /// HTTP status, if the engine sent one.
         status: u16,
-        /// What it says.
+        /// Error message of the engine.
         message: String,
     },
-    /// Nothing more comes.
+    /// End of the response.
     Done,
 }
 
-/// Tokens that came together.
+/// Tokens that came in one event.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Chunk {
     pub(super) ids: Vec<u32>,
-    /// What the engine has read as the prompt, if this is the first.
+    /// Prompt as the engine has read it, in the first event.
     pub(super) prompt: Option<Vec<u32>>,
-    /// Whether nothing comes behind these, and why.
+    /// Reason why the text ends after these tokens, if it does.
     pub(super) end: Option<End>,
 }
 
-/// Why nothing more comes.
+/// Reason why a stream ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// The text has its end, or its length.
+    /// The text is complete, or has reached its length.
     OfText,
-    /// The engine gives it up, as one does that is being stopped. The text goes on elsewhere, or later.
+    /// The engine gave the text up, as it does when it is stopped. Another request can continue it.
     GivenUp,
 }
 
@@ -82,18 +82,18 @@ struct RawError {
     code: Option<u16>,
 }
 
-/// Why a stream gives no event. `E` is the connection's error.
+/// Error while reading a stream. `E` is the connection's error.
 #[derive(Debug)]
 pub(super) enum Broken<E> {
     Connection(E),
     Answer(GatewayError),
 }
 
-/// The events of an answer. Nothing is lost if a wait for the next is given up.
+/// Events of a response. Dropping the future of the next event loses nothing.
 pub(super) struct Events(Pin<Box<dyn Stream<Item = Result<Event, Broken<reqwest::Error>>> + Send>>);
 
 impl Events {
-    /// The events of a response to a prompt of `prompt` tokens.
+    /// Reads the events of a response to a prompt of `prompt` tokens.
     pub(super) fn new(response: reqwest::Response, prompt: usize) -> Self {
         let chunks = futures_util::stream::unfold(response, |mut response| async {
             response.chunk().await.transpose().map(|chunk| (chunk, response))
@@ -101,7 +101,7 @@ impl Events {
         Self(Box::pin(events(chunks, prompt)))
     }
 
-    /// The next event; `None` at the end of the response.
+    /// Waits for the next event; `None` at the end of the response.
     pub(super) async fn next(&mut self) -> Option<Result<Event, Broken<reqwest::Error>>> {
         self.0.next().await
     }
@@ -113,7 +113,7 @@ impl fmt::Debug for Events {
     }
 }
 
-/// The events in chunks of bytes.
+/// Reads events from chunks of bytes.
 fn events<B: AsRef<[u8]>, E>(
     chunks: impl Stream<Item = Result<B, E>>,
     prompt: usize,
@@ -143,18 +143,18 @@ fn events<B: AsRef<[u8]>, E>(
     })
 }
 
-/// Bytes of an event so far. An empty line ends it.
+/// Length of an event so far, in bytes. An empty line ends the event.
 #[derive(Debug, Default)]
 struct Length {
     event: usize,
     line: usize,
-    /// The first bytes of the line.
+    /// First bytes of the current line.
     begin: [u8; 6],
-    /// True once a line began as no field and no comment does: the answer is a page, or an object.
+    /// True after a line that begins as no field or comment does: the response is a page or a JSON object.
     is_no_event: bool,
 }
 
-/// Beginnings of the lines that an event may have.
+/// Beginnings of lines that an event may have.
 const LINES: [&[u8]; 5] = [b"data:", b":", b"event:", b"id:", b"retry:"];
 
 impl Length {
@@ -177,20 +177,20 @@ impl Length {
     }
 }
 
-/// Reads the data of an event; `None` if it has no meaning here.
+/// Reads the data of an event; `None` if the gateway does not use it.
 fn read(data: &str) -> Result<Option<Event>, GatewayError> {
     if data == DONE {
         return Ok(Some(Event::Done));
     }
     let raw: RawEvent = serde_json::from_str(data).map_err(|error| lacks(format!("an event of it: {error}")))?;
     if let Some(RawError { mut message, code }) = raw.error {
-        // Shown on one line.
+        // The message is shown on one line.
         message.retain(|c| !c.is_control());
         return Ok(Some(Event::Failed { status: code.unwrap_or(500), message }));
     }
     let mut choices = raw.choices.ok_or_else(|| lacks("an event of it has no choices".to_owned()))?;
     match (choices.pop(), choices.is_empty()) {
-        // What it has cost.
+        // An event of usage statistics, without choices.
         (None, _) => Ok(None),
         (Some(choice), true) => {
             let ids = choice.token_ids.ok_or_else(|| lacks("no token_ids (return_token_ids)".to_owned()))?;
@@ -216,7 +216,7 @@ mod tests {
         data: {\"error\": {\"message\": \"out\\nof luck\", \"code\": 503}}\n\n\
         data: [DONE]\n\n";
 
-    /// The events in chunks of bytes, up to the first error.
+    /// Reads the events in chunks of bytes, up to the first error.
     fn all(chunks: &[&[u8]], prompt: usize) -> Result<Vec<Event>, Broken<()>> {
         let chunks = futures_util::stream::iter(chunks.iter().map(Ok::<_, ()>));
         events(chunks, prompt).collect::<Vec<_>>().now_or_never().unwrap().into_iter().collect()

@@ -1,4 +1,4 @@
-//! The handle on an engine elsewhere.
+//! Handle on an engine elsewhere.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -10,7 +10,7 @@ use crate::{metrics::Metrics, target::engine::Load};
 pub struct Gateway(pub(super) Arc<Shared>);
 
 impl Gateway {
-    /// What the engine calls the model.
+    /// Name of the model at the engine.
     pub fn model(&self) -> &str {
         &self.0.client.model
     }
@@ -24,17 +24,17 @@ impl Gateway {
         Some(GatewaySlot::new(Arc::clone(&self.0), self.0.next_slot.fetch_add(1, Ordering::Relaxed) + 1))
     }
 
-    /// How many of the engine's workers take guesses, if it streams.
+    /// Number of the engine's workers in each state, if the engine streams.
     pub fn workers(&self) -> Option<WorkerCounts> {
         self.0.streaming.as_ref().map(|streaming| streaming.workers.counts())
     }
 
-    /// What is counted of its sessions; of the engine's passes, how many there were.
+    /// Metrics of the gateway's sessions, with the number of the engine's passes.
     pub fn metrics(&self) -> &Metrics {
         &self.0.metrics
     }
 
-    /// How full the gateway is and what it did; its runs are the requests that the engine answered.
+    /// Load of the gateway so far. Its runs are the requests that the engine answered.
     pub fn load(&self) -> Load {
         Load {
             sessions: self.0.taken.load(Ordering::Acquire),

@@ -1,4 +1,4 @@
-//! Which engine, as an operator says it, and the first questions to it.
+//! Options of an engine elsewhere, and the checks when connecting to it.
 
 use std::{
     env, fs,
@@ -29,20 +29,20 @@ use crate::{
     target::engine::EngineSettings,
 };
 
-/// Where the key may be, besides a file.
+/// Environment variable that may have the key instead of a file.
 const KEY_VARIABLE: &str = "OUTRIDER_TARGET_KEY";
-/// The longest token for guesses.
+/// Longest token for guesses, in bytes.
 const MAX_TOKEN_BYTES: usize = 1024;
-/// A text whose ids tell tokenizers apart: words, case, spaces, digits, marks, other scripts, code.
+/// A text that different tokenizers encode differently: words, case, spaces, digits, marks, other scripts, code.
 const PROBE: &str =
     "Once upon a time, in 1789:  “l'œuvre” of Jürgen Müller — 東京\n\tif (x != 0) { return foo_bar[42]; }";
 
-/// How an engine elsewhere is used.
+/// Use of an engine elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// It is asked for a few numbers a round (--target openai:URL).
+    /// The engine is asked for a few numbers a round (--target openai:URL).
     Asked,
-    /// It writes texts by itself, and is told guesses at them (--target vllm:URL).
+    /// The engine streams texts, and receives guesses at them (--target vllm:URL).
     Streamed,
 }
 
@@ -64,16 +64,17 @@ pub struct EngineArgs {
     ///
     /// At temperature 0 and with top-k up to this, all drafts are verified by probabilities, and at temperature 1
     /// without top-k and top-p; with other settings by the engine's own samples, which is as exact but accepts fewer. 0
-    /// does the latter always, for engines without prompt log-probabilities. Lossy rules and --explain need what no
-    /// engine tells, and are refused. With --target vllm: it is for rounds of the papers' schemes alone: what is
-    /// guessed ahead or coupled, and what the target writes alone, is judged by the text that streams.
+    /// does the latter always, for engines without prompt log-probabilities. Lossy rules and --explain need the whole
+    /// distribution, which no engine serves, and are refused. With --target vllm: this is only for rounds of the
+    /// papers' schemes: guesses ahead, coupled drafts, and texts that the target writes alone are judged by the
+    /// streamed text.
     #[arg(long, value_name = "COUNT", default_value_t = Self::default().target_logprobs)]
     pub target_logprobs: u32,
-    /// Where a worker of the engine takes guesses, unix:PATH or tcp:HOST:PORT; of a name all addresses are meant. May
-    /// be given more than once (--target vllm:URL)
+    /// Address at which a worker of the engine takes guesses, unix:PATH or tcp:HOST:PORT; if HOST is a name, all its
+    /// addresses are used. May be given more than once (--target vllm:URL)
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',', value_parser = WorkerAddress::from_str)]
     pub guesses_to: Vec<WorkerAddress>,
-    /// File with the token that workers want of who sends guesses over TCP (--target vllm:URL)
+    /// File with the token that workers require from senders of guesses over TCP (--target vllm:URL)
     #[arg(long, value_name = "FILE")]
     pub guesses_token_file: Option<PathBuf>,
 }
@@ -92,11 +93,11 @@ impl Default for EngineArgs {
 }
 
 impl EngineArgs {
-    /// Shakes hands with the engine at an address, which is then used one way or the other. `tokenizer` should be that
-    /// of its model, and `info` what sessions need to know but for the context length, which the engine says.
+    /// Connects to the engine at an address and checks it, for one way of use. `tokenizer` has to be that of its model.
+    /// `info` describes the target to sessions; the engine provides the context length.
     ///
     /// # Errors
-    /// If the engine cannot be the target, for any reason that can be seen before a session asks.
+    /// If the engine cannot be the target, for any reason that shows before the first session.
     pub async fn connect(
         &self,
         (way, address): (Way, &str),
@@ -116,7 +117,7 @@ impl EngineArgs {
             probe(&client, tokenizer, self.target_logprobs).await?;
         }
         tracing::info!(address, ?way, model = client.model, context_length, "the target is an engine");
-        // An engine elsewhere has draws of its own. One that is asked cannot be told what its text may be.
+        // An engine elsewhere makes draws of its own. An engine of [`Way::Asked`] cannot use guesses.
         let limits = match way {
             Way::Asked => Limits { context_length, max_guesses: 0, max_branches: 0, ..info.limits },
             Way::Streamed => Limits { context_length, own_draws: true, ..info.limits },
@@ -158,7 +159,7 @@ impl EngineArgs {
         }
     }
 
-    /// The token that workers want, if any are to be reached over TCP.
+    /// Token that workers require, if any of them is reached over TCP.
     fn guesses_token(&self, way: Way) -> Result<Vec<u8>, GatewayError> {
         if way != Way::Streamed && !self.guesses_to.is_empty() {
             return Err(GatewayError::GuessesWithoutStream);
@@ -187,13 +188,14 @@ impl EngineArgs {
     }
 }
 
-/// Whether the engine reads a text as the tokenizer does.
+/// Checks that the engine encodes a text as the tokenizer does.
 fn check_ids(tokenizer: &Tokenizer, engine: Vec<u32>) -> Result<(), GatewayError> {
     let own = tokenizer.encode(PROBE).map_err(|error| GatewayError::Answer { what: error.to_string() })?;
     if engine == own { Ok(()) } else { Err(GatewayError::Tokenizer { text: PROBE.to_owned(), engine, own }) }
 }
 
-/// Whether the engine tells of a prompt's tokens, as many as it is said to, and reads a text as the tokenizer does.
+/// Checks that the engine returns log-probabilities of a prompt's tokens, with `listed` tokens at each position, and
+/// that it encodes a text as the tokenizer does.
 async fn probe(client: &Client, tokenizer: &Tokenizer, listed: u32) -> Result<(), GatewayError> {
     let own = tokenizer.encode(PROBE).map_err(|error| GatewayError::Answer { what: error.to_string() })?;
     let ask =
@@ -203,7 +205,7 @@ async fn probe(client: &Client, tokenizer: &Tokenizer, listed: u32) -> Result<()
     if by_ids.prompt.len() != own.len() {
         return Err(GatewayError::NoPromptLogprobs);
     }
-    // Nothing but the token itself is listed.
+    // With 0, only the token itself is listed.
     let by_text = client.ask(&ask(Prompt::Text(PROBE), 0)).await?;
     let positions = by_text.iter().flat_map(|choice| choice.prompt.iter().skip(1));
     let engine: Vec<u32> = positions.flatten().map(|&(id, _)| id).collect();

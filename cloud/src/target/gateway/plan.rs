@@ -1,4 +1,4 @@
-//! How a round can be judged exactly, or why it cannot; [`crate::target::gateway`] has the table.
+//! Choice of an exact way to judge a round; [`crate::target::gateway`] has the table.
 
 use outrider_codec::{
     distribution::DraftToken,
@@ -9,22 +9,22 @@ use outrider_speculation::judge::{Round, unscaled};
 
 use super::error::GatewayError;
 
-/// The way to judge a round.
+/// Way to judge a round.
 #[derive(Debug, PartialEq)]
 pub(super) enum Plan<'a> {
-    /// All that S(·) keeps is among so many most likely tokens: the rows are S(p) itself.
+    /// By S(p) itself: all that S(·) keeps is among this number of most likely tokens.
     Listed(u32),
     /// By p of the drafts, and samples of p.
     Thinned(&'a [DraftToken]),
-    /// By samples of S(p).
+    /// By samples of S(p) at each position.
     Matched,
-    /// By the text that the engine writes by itself.
+    /// By the text that the engine streams.
     Streamed,
 }
 
 impl<'a> Plan<'a> {
-    /// The way for a round, where the engine lists the `listed` most likely tokens of each position, and may be one
-    /// that `streams`. What needs ids alone is judged by its text then.
+    /// Chooses the way for a round, if the engine lists the `listed` most likely tokens of each position. If it
+    /// `streams`, rounds that need ids only are judged by its text.
     pub(super) fn of(round: &'a Round, listed: u32, streams: bool) -> Result<Self, GatewayError> {
         if !round.rule.is_exact() {
             return Err(GatewayError::Rule { rule: round.rule.name() });
@@ -51,7 +51,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// The most tokens that S(·) keeps, whatever p is, if they are the most likely ones of p.
+/// Limit on the tokens that S(·) keeps, whatever p is, if they are the most likely ones of p.
 fn kept(sampling: &SamplingParameters) -> Option<u32> {
     if sampling.temperature == 0.0 { Some(1) } else { Some(sampling.top_k).filter(|&count| count > 0) }
 }
@@ -101,7 +101,7 @@ mod tests {
         let explain = |temperature| Round { evidence: true, ..round(temperature, 0, 1.0) };
         assert_eq!(Plan::of(&explain(1.0), 20, false), Err(GatewayError::Evidence { listed: 20 }));
         assert_eq!(Plan::of(&explain(0.0), 20, false), Ok(Plan::Listed(1)));
-        // A text shows no probabilities.
+        // A streamed text has no probabilities.
         let explain = |temperature| Round {
             scheme: Some(SchemeParameters::Coupled),
             drafts: Drafts::Ids(vec![1]),

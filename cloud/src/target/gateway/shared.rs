@@ -1,21 +1,21 @@
-//! What all sessions of a gateway share.
+//! State shared by all sessions of a gateway.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use super::{client::Client, guesses::Workers};
 use crate::metrics::Metrics;
 
-/// The way to the engine, and what is known and counted of it.
+/// State shared by all sessions of a gateway: the client, facts about the engine, and metrics.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) client: Client,
-    /// V.
+    /// Vocabulary size V of the engine's model.
     pub(super) vocab_size: u32,
-    /// The most tokens of a text.
+    /// Longest text, in tokens.
     pub(super) context_length: usize,
-    /// K.
+    /// Number of tokens K that the engine lists at a position; 0 if it is not asked for any.
     pub(super) listed: u32,
-    /// How it writes texts by itself, if it is asked for that.
+    /// State for streamed texts, if the engine streams.
     pub(super) streaming: Option<Streaming>,
     pub(super) slots: usize,
     pub(super) taken: AtomicUsize,
@@ -23,7 +23,7 @@ pub(super) struct Shared {
     pub(super) metrics: Metrics,
 }
 
-/// An engine that streams texts, and is told guesses at them.
+/// State of an engine that streams texts and receives guesses at them.
 #[derive(Debug)]
 pub(super) struct Streaming {
     /// Tokens that end a text.

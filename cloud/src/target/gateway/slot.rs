@@ -24,16 +24,16 @@ use super::{
 };
 use crate::metrics::Metrics;
 
-/// How many samples are asked for after a rejection: first, and as often as none survives. One is needed on average,
-/// but those of one question cost hardly more than one, and the round waits for each question.
+/// Number of samples requested after a rejection: for the first request, and for further ones while none survives. One
+/// is needed on average, but several in one request cost hardly more, and the round waits for each request.
 const SAMPLES: [usize; 2] = [8, 64];
-/// After so many samples of which none survived, the last is taken: p and q̂ are then equal but for rounding. Where
-/// they differ by d in truth, that happens in d·(1 − d)^N rounds, fewer than one in eN: 5·10⁻⁵.
+/// Number of samples without a survivor after which the last one is taken: p and q̂ are then equal but for rounding. If
+/// they truly differ by d, this happens in d·(1 − d)^N rounds, fewer than one in eN: 5·10⁻⁵.
 const MOST_SAMPLES: usize = 8192;
-/// How many tokens the engine writes at once where it writes alone. Those that are not wanted are thrown away.
+/// Number of tokens requested at once where the engine writes alone. Tokens that are not wanted are discarded.
 const AHEAD: usize = 8;
 
-/// A session's slot at the gateway. Given up when dropped.
+/// A session's slot at the gateway. Dropping it frees the slot.
 #[derive(Debug)]
 pub struct GatewaySlot {
     id: u64,
@@ -43,21 +43,21 @@ pub struct GatewaySlot {
 
 #[derive(Debug)]
 struct State {
-    /// What a cache would hold.
+    /// Tokens that a KV cache would hold.
     tokens: Vec<u32>,
-    /// What the engine wrote after `tokens`, last token first, and was not asked for yet.
+    /// Tokens that the engine wrote after `tokens` and that no pass has asked for yet, last token first.
     ahead: Vec<u32>,
-    /// The text that the engine writes by itself, if it does.
+    /// Text that the engine streams, if it streams one.
     stream: Option<Stream>,
-    /// How many of `tokens` the stream's text is known to have.
+    /// Number of leading tokens on which `tokens` and the streamed text are known to agree.
     agreed: usize,
-    /// The gateway's random draws. Not from the session's seed, which the edge knows and draws its drafts by.
+    /// Random draws of the gateway. They do not come from the session's seed, which the edge knows and drafts with.
     randomness: Randomness,
 }
 
 impl GatewaySlot {
     pub(super) fn new(shared: Arc<Shared>, id: u64) -> Self {
-        // Hash maps are seeded by the operating system.
+        // The standard library seeds hash maps with randomness of the operating system.
         let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
         let state = State {
             tokens: Vec::new(),
@@ -69,12 +69,12 @@ impl GatewaySlot {
         Self { id, shared, state: Mutex::new(state) }
     }
 
-    /// Tells sessions apart in the log: counts from 1.
+    /// Number of the session in the log, from 1.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Where the session is counted.
+    /// Metrics in which the session is counted.
     pub fn metrics(&self) -> &Metrics {
         &self.shared.metrics
     }
@@ -82,7 +82,7 @@ impl GatewaySlot {
     /// Takes the tokens of a pass, and judges its round.
     ///
     /// # Errors
-    /// If the engine fails, or the round cannot be judged exactly. The next pass may do better.
+    /// If the engine fails, or the round cannot be judged exactly. The next pass may succeed.
     pub async fn judge(&self, pass: Pass) -> Result<Judgement, GatewayError> {
         let Pass { forward, round, left } = pass;
         let ahead = self.feed(&forward);
@@ -97,7 +97,7 @@ impl GatewaySlot {
             return Ok(judgement);
         }
         let fed = self.state().tokens.clone();
-        // The last draft of a continued round is not fed: no token is drawn after it. The engine is asked for its
+        // The last draft of a continued round is not fed, since no token is drawn after it. The engine is asked for its
         // probability all the same.
         let text = [&fed[..round.position], &round.drafts.ids()].concat();
         let judgement = match plan {
@@ -116,31 +116,31 @@ impl GatewaySlot {
         Ok(judgement)
     }
 
-    /// Tells the engine's workers guesses at the text, if it takes any.
+    /// Sends guesses at the text to the engine's workers, if it streams.
     pub(crate) fn offer(&self, offer: &Offer) {
         if let Some(streaming) = &self.shared.streaming {
             streaming.workers.offer(offer);
         }
     }
 
-    /// No text is being written any more: the engine stops, if it was not at its end.
+    /// Ends the streamed text, so that the engine stops unless it was at its end.
     pub(crate) fn rest(&self) {
         self.state().stream = None;
     }
 
-    /// Nobody reads the text for now: the engine stops, and what it wrote is kept.
+    /// Stops the engine while the session has no connection; tokens that it has written are kept.
     pub(crate) fn pause(&self) {
         if let Some(stream) = &mut self.state().stream {
             stream.pause();
         }
     }
 
-    /// Whether the engine answers.
+    /// Checks that the engine answers requests.
     pub(crate) async fn probe(&self) -> Result<(), GatewayError> {
         self.shared.client.models().await.map(drop)
     }
 
-    /// Takes the pass's tokens; gives the next if the engine has written it already.
+    /// Takes the pass's tokens. Returns the token that follows if the engine has written it already.
     fn feed(&self, forward: &Forward) -> Option<u32> {
         let mut state = self.state();
         let goes_on = forward.keep == state.tokens.len() && forward.tokens.len() == 1;
@@ -154,8 +154,8 @@ impl GatewaySlot {
         state.ahead.last().copied()
     }
 
-    /// By what the engine writes behind the text by itself, asked once a text: as far as it has come, or by what comes
-    /// next.
+    /// Judges a round by the text that the engine streams, which is requested once. Uses the tokens that have come, or
+    /// waits for the next ones.
     async fn streamed(&self, round: &Round, left: usize, streaming: &Streaming) -> Result<Judgement, GatewayError> {
         let Shared { client, metrics, vocab_size, .. } = &*self.shared;
         let metrics = &metrics.gateway;
@@ -173,7 +173,7 @@ impl GatewaySlot {
             if !is_passing(&error) {
                 return Err(error);
             }
-            // What has just written is there, and every request that writes brings the text on.
+            // A request that has led to tokens shows that the engine works, so the pauses start over.
             if stream.take_come() {
                 pauses = PAUSES.iter();
             } else {
@@ -185,13 +185,13 @@ impl GatewaySlot {
         }
     }
 
-    /// By S(p) of every position, of which the engine lists all that S keeps.
+    /// Judges a round by S(p) at every position, since the engine lists all tokens that S keeps.
     async fn listed(&self, text: &[u32], round: &Round, count: u32) -> Result<Judgement, GatewayError> {
         let drafts = round.drafts.len();
         let question = Question {
             listed: count,
             prompt_listed: (drafts > 0).then_some(count),
-            // The token itself is not used, and the most likely is listed anyway.
+            // The sampled token is not used, and the most likely tokens are listed anyway.
             sampling: SamplingParameters { temperature: 0.0, ..NEUTRAL },
             ..Question::after(text)
         };
@@ -208,7 +208,7 @@ impl GatewaySlot {
         judge(round, &rows).map_err(|error| lacks(error.to_string()))
     }
 
-    /// Logits of what is listed at a position: ln p, and −∞ of all that S(·) drops.
+    /// Logits of the tokens listed at a position, `[vocab_size]`: ln p, and −∞ for all that S(·) drops.
     fn row(&self, listed: &[(u32, f64)]) -> Vec<f32> {
         let mut row = vec![f32::NEG_INFINITY; self.shared.vocab_size as usize];
         for &(id, p) in listed {
@@ -219,7 +219,7 @@ impl GatewaySlot {
         row
     }
 
-    /// By p of the drafts and samples of p.
+    /// Judges a round by p of the drafts and samples of p.
     async fn thinned(&self, text: &[u32], round: &Round, drafts: &[DraftToken]) -> Result<Judgement, GatewayError> {
         let prompt_listed = (!drafts.is_empty()).then_some(0);
         let choice = self.one(&Question { prompt_listed, ..Question::after(text) }).await?;
@@ -236,7 +236,7 @@ impl GatewaySlot {
         Ok(round.settle(accepted, token))
     }
 
-    /// A draw from norm(max(0, p − q̂)) after a text: the first of samples of p that survives.
+    /// Draws from norm(max(0, p − q̂)) after a text: the first surviving sample of p.
     async fn replacement(&self, text: &[u32], dist: &DraftDist) -> Result<u32, GatewayError> {
         let [mut samples, more] = SAMPLES;
         let mut seen = 0;
@@ -254,7 +254,7 @@ impl GatewaySlot {
         }
     }
 
-    /// By the engine's own sample at each position.
+    /// Judges a round by the engine's own sample at each position.
     async fn matched(&self, text: &[u32], round: &Round) -> Result<Judgement, GatewayError> {
         let prompts: Vec<&[u32]> = (round.position..=text.len()).map(|end| &text[..end]).collect();
         let question =
@@ -264,7 +264,7 @@ impl GatewaySlot {
         Ok(thinning::matching(round, &own))
     }
 
-    /// The engine's next token. What it writes behind it is kept for the passes that follow.
+    /// Requests the engine's next token. Tokens that it writes after that are kept for later passes.
     async fn alone(&self, text: &[u32], round: &Round) -> Result<u32, GatewayError> {
         let room = self.shared.context_length.saturating_sub(text.len()).max(1);
         let question = Question { max_tokens: AHEAD.min(room), sampling: round.sampling, ..Question::after(text) };
@@ -294,13 +294,13 @@ impl GatewaySlot {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing that can panic runs under the lock and leaves it half changed.
+        // No code under this lock can panic halfway through a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// What the engine writes behind the text of a round: what it writes already, or a new request.
+    /// Stream that continues the text of a round: the current one, or one that makes a new request.
     fn stream_behind(&mut self, round: &Round) -> Stream {
         let (text, sampling) = (&self.tokens[..round.position], round.sampling);
         let agreed = self.agreed.min(text.len());
@@ -317,7 +317,7 @@ impl Drop for GatewaySlot {
     }
 }
 
-/// What is listed at the positions of the drafts, which end the text.
+/// Tokens listed at the positions of the drafts, which end the text.
 fn positions<'a>(
     choice: &'a Choice,
     text: &[u32],

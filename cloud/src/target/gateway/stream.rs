@@ -1,9 +1,9 @@
-//! A text as the engine writes it: one request, whose tokens come in chunks, and another behind them if it is cut.
+//! A text as the engine streams it: one request, and another one that continues the text if the stream is cut.
 //!
-//! Tokens that came are kept whatever happens to the connection. Each was drawn behind those before it, so a request
-//! that goes on behind the last of them is as exact as one that was never cut.
+//! Received tokens are kept whatever happens to the connection. Each was drawn given those before it, so a request that
+//! continues after the last of them is as exact as an uninterrupted one.
 //!
-//! Dropped, it ends the request, and the engine stops.
+//! Dropping the stream ends the request, and the engine stops.
 
 use futures_util::FutureExt;
 use outrider_codec::frame::SamplingParameters;
@@ -17,10 +17,10 @@ use super::{
 };
 use crate::metrics::GatewayMetrics;
 
-/// Tokens that wait to be taken, above which nothing more is read: what comes waits in the connection.
+/// Number of received tokens above which the connection is not read, so that further tokens wait in it.
 const MOST_WAITING: usize = 256;
 
-/// What is asked of an engine, for all of a text.
+/// Engine and settings for requests of a text.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Source<'a> {
     pub(super) client: &'a Client,
@@ -30,63 +30,64 @@ pub(super) struct Source<'a> {
     pub(super) eos_ids: &'a [u32],
 }
 
-/// A text and the engine that goes on with it.
+/// A text that the engine continues.
 #[derive(Debug)]
 pub(super) struct Stream {
-    /// What was asked and what was taken since.
+    /// Prompt of the first request, and the tokens taken since.
     text: Vec<u32>,
     sampling: SamplingParameters,
-    /// Tokens that came behind that and were not taken.
+    /// Tokens that were received after `text` and not taken yet.
     waiting: Vec<u32>,
     connection: Option<Connection>,
-    /// Tokens that came since the last request.
+    /// Number of tokens received since the last request.
     came: usize,
-    /// What ended the last one, if that was no end of the text.
+    /// Error that ended the last request, if it ended before the text did.
     failure: Option<GatewayError>,
 }
 
-/// An answer that is being read.
+/// A response that is being read.
 #[derive(Debug)]
 struct Connection {
     answer: Events,
-    /// The prompt, until the engine has said that it has read that.
+    /// Prompt of the request, until the engine has confirmed it.
     asked: Option<Vec<u32>>,
-    /// Tokens that may come.
+    /// Limit on the tokens of the response.
     most: usize,
 }
 
 impl Stream {
-    /// Behind a text, of which nothing has been asked yet.
+    /// A stream after a text, without any request yet.
     pub(super) fn behind(text: Vec<u32>, sampling: SamplingParameters) -> Self {
         Self { text, sampling, waiting: Vec::new(), connection: None, came: 0, failure: None }
     }
 
-    /// Whether it goes on from this text, of which the first `agreed` tokens are known to be its own.
+    /// Returns true if the stream continues this text, whose first `agreed` tokens are known to be its own.
     pub(super) fn goes_on(&self, text: &[u32], agreed: usize, sampling: SamplingParameters) -> bool {
         self.sampling == sampling && self.text.len() == text.len() && self.text[agreed..] == text[agreed..]
     }
 
-    /// Tokens that came and were not taken.
+    /// Tokens that were received and not taken.
     pub(super) fn waiting(&self) -> &[u32] {
         &self.waiting
     }
 
-    /// Whether the last request has led to tokens; told once a request.
+    /// Returns true if the last request has led to tokens, and resets that.
     pub(super) fn take_come(&mut self) -> bool {
         std::mem::take(&mut self.came) > 0
     }
 
-    /// Takes so many of them, as far as they came.
+    /// Takes `count` of the received tokens, or all if there are fewer.
     pub(super) fn take(&mut self, count: usize) {
         self.text.extend(self.waiting.drain(..count.min(self.waiting.len())));
     }
 
-    /// Has the engine stop. What came stays; what follows is asked for when it is wanted.
+    /// Stops the engine and keeps the received tokens; the next request continues after them.
     pub(super) fn pause(&mut self) {
         self.connection = None;
     }
 
-    /// Reads what has come, without waiting for anything. What is wrong with it is told by [`more`](Self::more).
+    /// Reads the tokens that have arrived, without waiting. An error is returned by the next call of
+    /// [`more`](Self::more).
     pub(super) fn drain(&mut self, source: Source<'_>) {
         while self.waiting.len() < MOST_WAITING && self.connection.is_some() {
             match self.read(source).now_or_never() {
@@ -99,10 +100,10 @@ impl Stream {
         }
     }
 
-    /// Waits for at least one token more, of `left` that may follow those that were taken. Asks for them if need be.
+    /// Waits for at least one more token, of `left` that may follow the taken ones. Makes a request if there is none.
     ///
     /// # Errors
-    /// If none comes. What came before stays.
+    /// If no token comes. Tokens received before stay.
     pub(super) async fn more(&mut self, source: Source<'_>, left: usize) -> Result<(), GatewayError> {
         if let Some(error) = self.failure.take() {
             return Err(error);
@@ -125,7 +126,7 @@ impl Stream {
         result
     }
 
-    /// Asks for what follows all that came.
+    /// Requests the tokens after all received ones.
     async fn ask(&mut self, source: Source<'_>, left: usize) -> Result<(), GatewayError> {
         let most = left.saturating_sub(self.waiting.len());
         if most == 0 {
@@ -140,7 +141,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Reads the next event of the answer. Nothing is lost if this is dropped before it is ready.
+    /// Reads the next event of the response. Dropping this future loses nothing.
     async fn read(&mut self, source: Source<'_>) -> Result<(), GatewayError> {
         let Some(connection) = &mut self.connection else { return Ok(()) };
         let Some(event) = connection.answer.next().await else { return Err(source.client.cut()) };
@@ -173,7 +174,7 @@ impl Stream {
         }
     }
 
-    /// The answer is complete.
+    /// Ends the response, which is complete.
     fn end(&mut self) -> Result<(), GatewayError> {
         let Some(connection) = self.connection.take().filter(|_| self.came > 0) else {
             return Err(lacks("it ended without a token".to_owned()));
@@ -183,7 +184,7 @@ impl Stream {
     }
 }
 
-/// The ids that the engine reads a text as, which it tells with a stream of one token.
+/// Ids that the engine encodes a text into, read from a stream of one token.
 pub(super) async fn ids_of(client: &Client, text: &str) -> Result<Vec<u32>, GatewayError> {
     let asked = Continuation { prompt: Prompt::Text(text), max_tokens: 1, sampling: NEUTRAL, eos_ids: &[] };
     let reads = async {

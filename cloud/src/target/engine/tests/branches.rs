@@ -1,4 +1,5 @@
-//! Guesses that form a tree: every row is the one of a text that is read alone, and what is accepted is not read again.
+//! Guesses that form a tree: every row equals that of a text that is read alone, and accepted guesses are not read
+//! again.
 
 use outrider_speculation::judge::Branch;
 
@@ -6,7 +7,7 @@ use super::*;
 
 const SAMPLING: SamplingParameters = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
 
-/// Guesses behind a text.
+/// A text with a tree of guesses after it.
 struct Tree {
     text: Vec<u32>,
     line: Vec<u32>,
@@ -14,7 +15,8 @@ struct Tree {
 }
 
 impl Tree {
-    /// Around the edge of a page, longer than one, and of one another; tokens are a seed's.
+    /// A tree of branches that cross the edge of a page, exceed a page, and leave other branches; `seed` determines the
+    /// tokens.
     fn behind(text: Vec<u32>, seed: u32) -> Self {
         let branch = |(parent, from, length): (usize, usize, usize)| {
             let ids = self::text(seed + 7 * from as u32 + parent as u32, length);
@@ -34,7 +36,7 @@ impl Tree {
         Pass { forward, round: Arc::new(self.round()), left: 1 }
     }
 
-    /// What it should give.
+    /// Rows that the pass should give.
     fn expected(&self, model: &Model) -> Rows {
         let round = self.round();
         let mut rows = alone(model, &[&self.text[..], &self.line].concat(), self.line.len() + 1);
@@ -44,7 +46,7 @@ impl Tree {
         rows
     }
 
-    /// Text and guesses once so many of a line are accepted, and the length of what is in the cache's own line.
+    /// Text after `guesses` tokens of a line are accepted, and the number of tokens that are in the cache's own line.
     fn accepted(&self, line: usize, guesses: usize) -> (Vec<u32>, usize) {
         let round = self.round();
         let text = [&self.text[..], &round.line(line)[..guesses]].concat();
@@ -59,8 +61,8 @@ async fn rows(slot: &ModelSlot, pass: Pass) -> Rows {
     }
 }
 
-/// One tree after another, each behind what was accepted of the one before: of the line, and of every branch.
-/// In between `others` come and go.
+/// Judges one tree after another, each after the accepted part of the one before, from the line and from every branch.
+/// `others` sessions run in between.
 async fn in_turns(engine: &Engine, seed: u32, others: usize) -> usize {
     let (model, slot) = (target(), engine.slot().unwrap());
     let mut tree = Tree::behind(text(seed, 30), seed);
@@ -74,7 +76,7 @@ async fn in_turns(engine: &Engine, seed: u32, others: usize) -> usize {
             let other = engine.slot().unwrap();
             other.logits(pass(0, &self::text(turn as u32, 120), 1)).await.unwrap();
         }
-        // What the target wrote behind them.
+        // Token that the target adds after the accepted ones.
         text.push(turn as u32);
         (tree, keep) = (Tree::behind(text, seed + 1 + turn as u32), cached);
     }
@@ -85,7 +87,7 @@ async fn in_turns(engine: &Engine, seed: u32, others: usize) -> usize {
 async fn an_accepted_branch_is_not_read_again() {
     let engine = engine(1);
     let length = in_turns(&engine, 3, 0).await;
-    // The text once, all guesses of nine trees, and nothing twice: accepted guesses are part of the text.
+    // The text once and all guesses of nine trees, each read once; accepted guesses are part of the text.
     let guesses = 9 * (6 + 3 + 40 + 4 + 1 + 2);
     let accepted = length - 30 - 9;
     let fed = engine.metrics().engine.tokens.get() as usize;
@@ -93,7 +95,7 @@ async fn an_accepted_branch_is_not_read_again() {
     assert_eq!(engine.metrics().engine.tokens_again.get(), 0);
 }
 
-/// With caches parked in between, and with others in the same runs.
+/// Branches of sessions that are parked in between, and of several sessions in the same runs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn branches_of_parked_sessions_and_of_many_at_once() {
     let settings = EngineSettings { kv_memory: memory_for(416), turn: Duration::ZERO, ..EngineSettings::default() };
@@ -105,7 +107,7 @@ async fn branches_of_parked_sessions_and_of_many_at_once() {
     tokio::join!(in_turns(&engine, 1, 0), in_turns(&engine, 2, 0), in_turns(&engine, 9, 0));
 }
 
-/// Where memory is short a pass judges its line alone; nobody's cache is dropped for branches.
+/// If memory is short, a pass judges its line alone, and no cache is dropped for branches.
 #[tokio::test]
 async fn without_memory_for_branches_the_line_is_judged() {
     let settings = EngineSettings { kv_memory: memory_for(64), ..EngineSettings::default() };

@@ -1,4 +1,4 @@
-//! The order of sessions where memory is short, and passes that are not computed.
+//! The order of sessions while memory is short, and passes that are not computed.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -9,7 +9,7 @@ use super::*;
 const GREEDY: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 const NEIGHBOUR: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
 
-/// A prompt of nearly the whole context.
+/// Length of a prompt that fills nearly the whole context.
 const LONG: usize = 480;
 
 /// An engine whose runs take 40 ms, with memory for a number of tokens.
@@ -18,7 +18,7 @@ fn slow_engine(tokens: usize) -> Engine {
     Engine::start_with(Slow(CpuTarget::from(target())), settings).unwrap()
 }
 
-/// Asks for a prompt of a client; gives when it was answered.
+/// Requests a prompt of a client; returns the time at which it was answered.
 fn prompt(engine: &Engine, client: IpAddr, seed: u32, tokens: usize) -> JoinHandle<Instant> {
     let slot = engine.slot().unwrap().of(client);
     tokio::spawn(async move {
@@ -27,7 +27,7 @@ fn prompt(engine: &Engine, client: IpAddr, seed: u32, tokens: usize) -> JoinHand
     })
 }
 
-/// Waits until the engine has run so often.
+/// Waits until the engine has made this number of runs.
 async fn ran(engine: &Engine, runs: u64) {
     while engine.load().runs < runs {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -41,7 +41,7 @@ async fn a_small_pass_overtakes_prompts_that_wait_for_memory() {
     ran(&engine, 1).await;
     let second = prompt(&engine, GREEDY, 2, LONG);
     ran(&engine, 2).await;
-    // Of the same client, so that nothing but its size speaks for it.
+    // The same client, so that only the size of the pass matters.
     let small = prompt(&engine, GREEDY, 3, 10);
     let (first, second, small) = (first.await.unwrap(), second.await.unwrap(), small.await.unwrap());
     assert!(small < first && first < second);

@@ -1,4 +1,4 @@
-//! Which passes are begun, and in which order, while memory for caches is short.
+//! Admission of passes, and their order while memory for caches is short.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -13,20 +13,20 @@ use outrider_speculation::{Forward, judge::Branch, session::cloud::Pass};
 use super::{Sequence, Thread, Waiting};
 use crate::target::engine::{backend::Backend, error::EngineError, schedule::Work};
 
-/// A pass that needs at most this part of the budget may begin before one that waits for memory.
+/// Divisor of the budget: a pass that needs at most this part may begin before one that waits for memory.
 const SMALL: usize = 16;
 
 /// Limit on the passes that may overtake one that waits for memory.
 const MOST_OVERTAKERS: u32 = 64;
 
-/// The part of the budget, in fourths, that the caches of one client's prompts under way may have, unless a single one
-/// needs more. Prompts share a chunk of each run, so one alone is read as fast as several.
+/// Part of the budget, in fourths, for the caches of one client's prompts under way, unless a single one needs more.
+/// Prompts share a chunk of each run, so one alone is read as fast as several.
 const CLIENT_FOURTHS: usize = 3;
 
 impl<B: Backend> Thread<B> {
-    /// Begins the passes in line, as long as there is memory for what they will hold. Sessions without a cache come
-    /// before those that have one, since what they get of theirs is over its turn; but they do not keep them from going
-    /// on. Among each, those of the client whose caches are smallest come first, and then those that came first.
+    /// Begins passes in line while there is memory for them. Sessions without a cache come first: they get memory of
+    /// sessions whose turn is over, and do not keep sessions with a cache from continuing. Within each group the client
+    /// with the smallest caches comes first, then the order of arrival counts.
     pub(super) fn begin(&mut self, now: Instant) {
         if self.line.is_empty() {
             return;
@@ -37,7 +37,7 @@ impl<B: Backend> Thread<B> {
         for line in [others, held] {
             left.extend(self.begin_in_turn(line, now));
         }
-        // Behind them: whoever was finished just now and has asked for more.
+        // Sessions that were answered just now and have another pass go to the end.
         left.append(&mut self.line);
         self.line = left;
     }
@@ -75,7 +75,7 @@ impl<B: Backend> Thread<B> {
         waiting
     }
 
-    /// Bytes of the cache after a slot's next pass.
+    /// Size of the cache after a slot's next pass, in bytes.
     fn needed(&self, slot: u64) -> usize {
         let pass = self.sequences.get(&slot).and_then(|sequence| sequence.passes.front());
         pass.map_or(0, |Waiting { pass, .. }| self.empty.bytes_for(pass.forward.keep + pass.forward.tokens.len()))
@@ -91,8 +91,8 @@ impl<B: Backend> Thread<B> {
         running > 0 && running + bytes > self.budget / 4 * CLIENT_FOURTHS
     }
 
-    /// Returns a pass that was begun to the queue. The cache keeps what was read until another session needs the
-    /// memory.
+    /// Returns a pass that was begun to the queue. The cache keeps the tokens read so far until another session needs
+    /// the memory.
     pub(super) fn put_back(&mut self, slot: u64) {
         let Some(sequence) = self.sequences.get_mut(&slot) else { return };
         sequence.branches.clear();
@@ -113,7 +113,7 @@ impl<B: Backend> Thread<B> {
         self.backend.copy(cache, same.min(most))
     }
 
-    /// Begins a slot's pass, or ends it if it cannot be; `false` if there is no memory for it yet.
+    /// Begins a slot's pass, or fails it if it is invalid. Returns false if there is no memory for it yet.
     fn begin_pass(&mut self, slot: u64, now: Instant) -> bool {
         let Some(sequence) = self.sequences.get_mut(&slot) else { return true };
         let Some(Waiting { pass, client, .. }) = sequence.passes.front() else { return true };
@@ -153,7 +153,7 @@ impl<B: Backend> Thread<B> {
         cache.truncate(keep);
         sequence.tokens.truncate(keep);
         sequence.tokens.extend(tokens);
-        // Branches are read where there is memory for them that is nobody's.
+        // Branches are read only if unused memory holds them.
         let pages = cache.pages().len() * self.empty.bytes_for(1);
         let room: usize = round
             .branches

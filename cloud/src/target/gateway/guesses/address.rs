@@ -1,13 +1,13 @@
-//! Where the engine's workers take guesses, as an operator says it.
+//! Addresses at which the engine's workers take guesses.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
-/// Where a proposer listens, or several behind one name.
+/// Address of one proposer, or of several that share a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WorkerAddress {
-    /// A Unix socket.
+    /// Path of a Unix socket.
     Unix(PathBuf),
-    /// A host and a port. Of a name all addresses are meant.
+    /// Host and port, as in `HOST:PORT`. If the host is a name, all its addresses are used.
     Tcp(String),
 }
 
@@ -39,7 +39,7 @@ impl fmt::Display for WorkerAddress {
 }
 
 impl WorkerAddress {
-    /// Whether others than this machine may reach it, so that it wants a token.
+    /// Returns true if other machines may reach the address, so that a token is required.
     pub fn is_remote(&self) -> bool {
         matches!(self, Self::Tcp(_))
     }

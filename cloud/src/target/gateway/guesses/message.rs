@@ -1,8 +1,8 @@
-//! The bytes of the channel to a proposer, version 1. All numbers are little-endian.
+//! Wire format of the channel to a proposer, version 1. All numbers are little-endian.
 //!
-//! Every message is its length as `u32` and so many bytes:
+//! Every message is its length in bytes as `u32`, followed by its bytes:
 //!
-//! | who says it | bytes |
+//! | sender | bytes |
 //! |---|---|
 //! | the gateway, first | `OUTRIDER`, version `u16`, token length `u16`, token |
 //! | the proposer, once | status `u8`, version `u16`, most guesses that it proposes at once `u16`, V `u32` or 0 |
@@ -13,25 +13,25 @@ use outrider_speculation::session::cloud::{OFFER_TAIL, Offer};
 use super::refusal::Refusal;
 
 const MAGIC: &[u8; 8] = b"OUTRIDER";
-/// The version that both ends must speak.
+/// Version that both ends must speak.
 pub(super) const VERSION: u16 = 1;
 const GUESS: u8 = 1;
-/// The most guesses of a message.
+/// Limit on the guesses of a message.
 const MOST_IDS: usize = 32;
-/// Bytes of an answer, with its length.
+/// Length of an answer in bytes, with its length field.
 pub(super) const ANSWER_BYTES: usize = 4 + 9;
 
-/// What is said first.
+/// Encodes the first message of the gateway.
 pub(super) fn greeting(token: &[u8]) -> Vec<u8> {
     let length = u16::try_from(token.len()).unwrap_or(u16::MAX);
     let token = &token[..length.into()];
     message(&[MAGIC, &VERSION.to_le_bytes()[..], &length.to_le_bytes(), token].concat())
 }
 
-/// Reads what is answered: how many guesses are proposed at once.
+/// Decodes the proposer's answer. Returns the most guesses that it proposes at once.
 ///
 /// # Errors
-/// If the proposer refuses, or this is no answer of one whose ids are those of a vocabulary of V.
+/// If the proposer refuses, or its answer is malformed or for another vocabulary than V = `vocab_size`.
 pub(super) fn read_answer(bytes: &[u8; ANSWER_BYTES], vocab_size: u32) -> Result<u16, Refusal> {
     let [l0, l1, l2, l3, status, v0, v1, n0, n1, c0, c1, c2, c3] = *bytes;
     if u32::from_le_bytes([l0, l1, l2, l3]) as usize != ANSWER_BYTES - 4 {
@@ -52,7 +52,7 @@ pub(super) fn read_answer(bytes: &[u8; ANSWER_BYTES], vocab_size: u32) -> Result
     Ok(u16::from_le_bytes([n0, n1]))
 }
 
-/// Guesses, in as many messages as they take.
+/// Encodes guesses, in several messages if they are many.
 pub(super) fn guesses(offer: &Offer) -> Vec<u8> {
     let mut bytes = Vec::new();
     let known = [&offer.tail[..], &offer.ids].concat();
@@ -96,7 +96,7 @@ mod tests {
         assert!(bytes.ends_with(&guesses(&second)));
         let first = Offer { ids: (100..132).collect(), ..offer };
         assert_eq!(bytes.len(), guesses(&first).len() + guesses(&second).len());
-        // Of a short text the tail grows with the guesses.
+        // If the text is short, the tail grows with the guesses.
         let short = Offer { position: 1, tail: vec![5], ids: (0..33).collect() };
         assert!(guesses(&short).ends_with(&guesses(&Offer { position: 33, tail: (16..32).collect(), ids: vec![32] })));
     }

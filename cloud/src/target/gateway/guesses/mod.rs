@@ -1,24 +1,24 @@
-//! Guesses on their way to the engine's own workers, whose proposers may use them at the next step.
+//! Sending of guesses to the engine's own workers, whose proposers may use them at the next step.
 //!
-//! A guess is addressed by what it follows: the length of the text and its last tokens. So it does not matter which
-//! worker writes that text: all are told, and those that do not have it drop what they are told. A guess that comes
-//! late, or to the wrong worker, costs nothing but its bytes.
+//! A guess is addressed by the text that it follows: the text's length and its last tokens. Therefore it does not
+//! matter which worker writes that text: all workers receive the guess, and those without the text drop it. A guess
+//! that comes late, or to the wrong worker, costs nothing but its bytes.
 //!
 //! ```text
 //! sessions ──offer──▶ broadcast, 256 messages ──▶ worker task ──socket──▶ proposer in a worker of vLLM
 //!                     oldest dropped           └▶ worker task ──socket──▶ proposer in another
 //! ```
 //!
-//! Sessions never wait: what a worker does not take in time is dropped for it, the oldest first. A worker that is away
-//! gets no guesses, and its texts are written as without.
+//! Sessions never wait: if a worker does not read in time, its oldest messages are dropped. A worker without a
+//! connection gets no guesses, and writes its texts without them.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! |---|---|
-//! | [`address`] | where workers are, as an operator says it |
-//! | `message` | the bytes of the channel |
-//! | `refusal` | why a worker takes no guesses |
-//! | `worker` | one worker: connected, asked, told, and connected again |
-//! | `workers` | all of them, found by name |
+//! | [`address`] | addresses of workers |
+//! | `message` | wire format of the channel |
+//! | `refusal` | reasons why a worker takes no guesses |
+//! | `worker` | connection to one worker |
+//! | `workers` | connections to all workers, found by name |
 
 pub mod address;
 mod message;

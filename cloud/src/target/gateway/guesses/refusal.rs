@@ -1,36 +1,36 @@
-//! Why a worker takes no guesses.
+//! Reasons why a worker takes no guesses.
 
-/// What a proposer says, or what is wrong with what it says.
+/// Refusal by a proposer, or an answer that cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
-    /// It speaks another version.
+    /// The proposer speaks another version.
     #[error("the proposer speaks version {theirs} of the channel, this gateway {ours}: take the two of one release")]
     Version {
-        /// Its version.
+        /// Version of the proposer.
         theirs: u16,
-        /// The version here.
+        /// Version of this gateway.
         ours: u16,
     },
-    /// It wants another token.
+    /// The proposer requires another token.
     #[error("the proposer wants another token (--guesses-token-file here, OUTRIDER_GUESSES_TOKEN_FILE there)")]
     Token,
-    /// It has as many gateways as it takes.
+    /// The proposer has as many gateways as it takes.
     #[error("the proposer has as many gateways as it takes")]
     Full,
-    /// Its ids are those of another model.
+    /// The proposer's model has another vocabulary.
     #[error("the proposer's model has {theirs} tokens, this server's {ours}: they do not belong together")]
     Vocabulary {
-        /// Its tokens.
+        /// Vocabulary size of the proposer's model.
         theirs: u32,
-        /// Ours.
+        /// Vocabulary size of this server's target.
         ours: u32,
     },
-    /// Something else listens there.
+    /// Another program listens at the address.
     #[error("what listens there is no proposer")]
     NoProposer,
 }
 
-/// Why a connection to a worker has ended, or did not begin.
+/// Reason why a connection to a worker ended or failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Lost {
     /// The worker takes no guesses.
@@ -39,16 +39,16 @@ pub(super) enum Lost {
     /// The connection failed.
     #[error("{0}")]
     Failed(#[from] std::io::Error),
-    /// It was closed.
+    /// The other end closed the connection.
     #[error("it was closed at the other end")]
     Closed,
-    /// Something took too long.
+    /// A step took too long.
     #[error("{0} took too long")]
     Slow(&'static str),
 }
 
 impl Lost {
-    /// Whether waiting does not mend it.
+    /// Returns true if reconnecting does not help.
     pub(super) fn is_refusal(&self) -> bool {
         matches!(self, Self::Refused(_))
     }

@@ -1,4 +1,4 @@
-//! One worker: connected, asked whether it takes guesses, told those that come, and connected again when it is lost.
+//! Connection to one worker: handshake, sending of guesses, and reconnection when it is lost.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -19,25 +19,25 @@ use super::{
 };
 use crate::metrics::GatewayMetrics;
 
-/// How long a connection, its answer or a write may take.
+/// Time limit for connecting, for the worker's answer and for a write.
 const LIMIT: Duration = Duration::from_secs(5);
-/// The pause before connecting again: at first, and at most. It doubles, and is drawn from half to one and a half of
-/// that, so that gateways do not come all at once.
+/// First and longest pause before reconnecting. It doubles each time, and is multiplied by a random factor from 0.5 to
+/// 1.5 so that gateways do not reconnect all at once.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(10)];
-/// Bytes of messages that are written together.
+/// Limit on the bytes of messages that are written together.
 const TOGETHER: usize = 32 * 1024;
 
-/// Messages that all workers are told.
+/// Sender of the messages for all workers.
 pub(super) type Messages = broadcast::Sender<Arc<[u8]>>;
 
-/// Where a worker is.
+/// Address of one worker.
 #[derive(Debug, Clone)]
 pub(super) enum Place {
     Unix(PathBuf),
     Tcp(SocketAddr),
 }
 
-/// What all connections to workers share.
+/// Settings and messages that all connections to workers share.
 #[derive(Debug, Clone)]
 pub(super) struct Channel {
     pub(super) messages: Messages,
@@ -46,7 +46,7 @@ pub(super) struct Channel {
     pub(super) metrics: GatewayMetrics,
 }
 
-/// One more in a state, as long as this is held.
+/// Count of one worker in a state, which lasts as long as this value.
 struct Standing(Gauge);
 
 impl Standing {
@@ -63,10 +63,10 @@ impl Drop for Standing {
     }
 }
 
-/// Keeps a worker told. Never ends.
+/// Keeps a worker connected. Never returns.
 pub(super) async fn keep(place: Place, channel: Channel) {
     let mut pause = PAUSES[0];
-    // What the log has of it already.
+    // Latest error that was logged for this worker.
     let mut told = String::new();
     let mut standing = Standing::new(&channel.metrics, "connecting");
     loop {
@@ -83,7 +83,7 @@ pub(super) async fn keep(place: Place, channel: Channel) {
     }
 }
 
-/// Connects and tells, until that ends.
+/// Connects to a worker and sends it messages until the connection is lost.
 async fn connect(
     place: &Place,
     channel: &Channel,
@@ -115,7 +115,7 @@ async fn connect(
     }
 }
 
-/// Shakes hands over a connection, and tells all that comes then.
+/// Performs the handshake over a connection, then sends all messages that come.
 async fn tell<S: AsyncRead + AsyncWrite>(
     stream: S,
     channel: &Channel,
@@ -143,7 +143,7 @@ async fn tell<S: AsyncRead + AsyncWrite>(
             first = messages.recv() => first,
             read = from.read(&mut nothing) => return match read {
                 Ok(0) => Lost::Closed,
-                // It has nothing to say.
+                // A proposer sends nothing after its answer.
                 Ok(_) => Refusal::NoProposer.into(),
                 Err(error) => error.into(),
             },
@@ -180,7 +180,7 @@ async fn within<T>(what: &'static str, step: impl Future<Output = std::io::Resul
 }
 
 fn jittered(pause: Duration) -> Duration {
-    // Where there is no randomness there is no jitter.
+    // Without randomness there is no jitter.
     let drawn = getrandom::u32().unwrap_or(u32::MAX / 2);
     pause.mul_f64(0.5 + f64::from(drawn) / f64::from(u32::MAX))
 }

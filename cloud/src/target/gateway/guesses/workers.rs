@@ -1,4 +1,4 @@
-//! All workers that guesses are told to.
+//! Connections to all workers that take guesses.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -22,33 +22,33 @@ use super::{
 };
 use crate::metrics::GatewayMetrics;
 
-/// Messages that wait for a worker; of more the oldest are dropped for it.
+/// Capacity of a worker's queue, in messages. When it is full the oldest are dropped.
 const WAITING: usize = 256;
-/// How often names are looked up again: workers come and go behind them.
+/// Interval between look-ups of a name, whose workers come and go.
 const LOOK_UP_AGAIN: Duration = Duration::from_secs(10);
 
-/// How many workers take guesses.
+/// Number of workers in each state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerCounts {
-    /// Those that are told.
+    /// Workers that receive guesses.
     pub connected: i64,
-    /// Those that cannot be reached, or not yet.
+    /// Workers that cannot be reached, or not yet.
     pub connecting: i64,
-    /// Those that refuse: the log says why.
+    /// Workers that refuse guesses; the log has the reasons.
     pub refused: i64,
 }
 
-/// The connections to all workers, as long as this is held.
+/// Connections to all workers, which last as long as this value.
 #[derive(Debug)]
 pub(in crate::target::gateway) struct Workers {
     channel: Channel,
-    // They end with it.
+    // Dropping the set aborts its tasks.
     _tasks: JoinSet<()>,
 }
 
 impl Workers {
-    /// Connects to workers, and goes on trying.
+    /// Connects to workers, and reconnects whenever a connection is lost.
     pub(in crate::target::gateway) fn connect(
         addresses: &[WorkerAddress],
         token: Vec<u8>,
@@ -68,23 +68,23 @@ impl Workers {
         Self { channel, _tasks: tasks }
     }
 
-    /// Tells guesses to all workers. Waits for none.
+    /// Sends guesses to all workers, without waiting for any.
     pub(in crate::target::gateway) fn offer(&self, offer: &Offer) {
         let messages = &self.channel.messages;
         if messages.receiver_count() > 0 {
-            // Without anybody left nobody is told.
+            // Sending fails only if the last receiver has gone meanwhile.
             let _ = messages.send(Arc::from(message::guesses(offer)));
         }
     }
 
-    /// How many there are.
+    /// Number of workers in each state, now.
     pub(in crate::target::gateway) fn counts(&self) -> WorkerCounts {
         let count = |state| self.channel.metrics.workers_in(state).get();
         WorkerCounts { connected: count("connected"), connecting: count("connecting"), refused: count("refused") }
     }
 }
 
-/// Keeps all addresses of a name told. Never ends.
+/// Keeps a connection to every address of a name. Never returns.
 async fn follow(name: String, channel: Channel) {
     let mut tasks = JoinSet::new();
     let mut known: HashMap<SocketAddr, AbortHandle> = HashMap::new();
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
     use crate::metrics::{EngineLimits, Metrics};
 
-    /// A worker that reads nothing costs those who guess no time, and memory for the messages that wait.
+    /// A worker that reads nothing delays no session, and costs the memory of the queued messages.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_worker_that_does_not_read_is_told_the_latest_and_nobody_waits() {
         let path = std::env::temp_dir().join(format!("outrider-{}-unread.sock", std::process::id()));
@@ -152,7 +152,7 @@ mod tests {
         let began = Instant::now();
         (16..20_016).for_each(|position| workers.offer(&offer(position)));
         assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
-        // It reads on: what comes last is the last that was offered, and the rest was dropped.
+        // When it reads on, it gets the latest message last; earlier ones were dropped.
         let message = message::guesses(&offer(20_015));
         let mut all = Vec::new();
         while !all.ends_with(&message) {
