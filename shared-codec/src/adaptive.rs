@@ -193,7 +193,7 @@ impl AdaptiveCode {
         self.memory.remember(&sorted.ids, last);
     }
 
-    /// What does not fit, if something does not.
+    /// Checks that a distribution's ids lie in the vocabulary and that its support has at most K of them.
     fn check(&self, dist: &DraftDist) -> Result<(), ParameterError> {
         if dist.ids().len() > self.sizes.largest as usize {
             return Err(ParameterError::DoesNotFit { what: "its support is larger than K" });
@@ -330,7 +330,7 @@ impl RoundEncoder {
         Ok(after.bits())
     }
 
-    /// Appends a token.
+    /// Appends a drafted token to the round.
     ///
     /// # Errors
     /// If it does not fit the code; nothing is appended then.
@@ -346,7 +346,7 @@ impl RoundEncoder {
         self.ranks.as_ref().map_or(usize::MAX, RangeEncoder::bits).min(self.model.bits())
     }
 
-    /// The payload.
+    /// Ends the round and returns its payload.
     pub fn finish(self) -> Vec<u8> {
         match self.ranks {
             Some(ranks) if ranks.bits() < self.model.bits() => ranks.finish(),
@@ -436,7 +436,7 @@ fn low_u64(value: &BigUint) -> u64 {
     value.iter_u64_digits().next().unwrap_or(0)
 }
 
-/// What is known about each number of ids m in 1 ..= `largest`.
+/// Counts of ids m in 1 ..= `largest` that a distribution can have, with their frequencies.
 #[derive(Debug)]
 struct Sizes {
     largest: u32,

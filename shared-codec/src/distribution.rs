@@ -25,21 +25,21 @@ pub enum DistError {
     /// Ids and counts differ in number.
     #[error("{ids} ids but {counts} counts")]
     Lengths {
-        /// Number of ids.
+        /// Number of ids given.
         ids: usize,
-        /// Number of counts.
+        /// Number of counts given.
         counts: usize,
     },
     /// An id does not ascend.
     #[error("id {id} does not ascend")]
     Order {
-        /// The id.
+        /// The id that is not larger than its predecessor.
         id: u32,
     },
-    /// A count is zero.
+    /// The count of an id is zero.
     #[error("the count of id {id} is zero")]
     ZeroCount {
-        /// The id.
+        /// The id whose count is zero.
         id: u32,
     },
     /// The counts add up to more than 2³² − 1.
@@ -79,7 +79,7 @@ impl DraftDist {
         &self.counts
     }
 
-    /// Sum of the counts.
+    /// Sum of the counts of all ids.
     pub fn total(&self) -> u32 {
         self.total
     }
@@ -95,7 +95,7 @@ impl DraftDist {
 pub struct DraftToken {
     /// The drafted id; its count in `dist` is at least 1.
     pub id: u32,
-    /// q̂.
+    /// The draft distribution q̂ that the token was drawn from.
     pub dist: DraftDist,
     /// K: the ids the scheme's code keeps room for, with mass or without; at least as many as `dist` has.
     pub support_size: u32,

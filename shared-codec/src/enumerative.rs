@@ -38,7 +38,7 @@ use crate::{
     natural::Natural,
 };
 
-/// C(n, k).
+/// The binomial coefficient C(n, k); zero for k > n.
 pub fn binomial(n: u32, k: u32) -> BigUint {
     if k > n {
         return BigUint::ZERO;
@@ -51,9 +51,10 @@ pub fn subset_bits(n: u32, k: u32) -> u32 {
     bits_for(&binomial(n, k))
 }
 
-/// What ranking a k-subset of {0, …, n−1} costs at least, and a few times that at most, before any binomial is
-/// computed: with s = min(k, n−k) elements to go through, s times the 64-bit digits of a bound on C(n, k), which is
-/// below 2ⁿ and below n^s.
+/// Estimated cost of ranking a k-subset of {0, …, n−1}, in operations on 64-bit digits, without any binomial computed.
+///
+/// It is a lower bound, and the true cost is at most a few times as large: with s = min(k, n−k) elements to go through,
+/// s times the 64-bit digits of a bound on C(n, k), which is below 2ⁿ and below n^s.
 pub fn subset_work(n: u32, k: u32) -> u64 {
     let short = u64::from(k.min(n - k));
     let bits = short.saturating_mul((u32::BITS - n.leading_zeros()).into()).min(n.into());
@@ -65,7 +66,7 @@ pub fn subset_work(n: u32, k: u32) -> u64 {
 pub struct SubsetCode {
     n: u32,
     k: u32,
-    /// C(n, k).
+    /// The number of subsets, C(n, k).
     count: BigUint,
     bits: u32,
 }
@@ -79,7 +80,7 @@ impl SubsetCode {
         Self { n, k, count, bits }
     }
 
-    /// ⌈log2 C(n, k)⌉.
+    /// Bits of a rank, ⌈log2 C(n, k)⌉.
     pub fn bits(&self) -> u32 {
         self.bits
     }
@@ -144,7 +145,7 @@ impl CompositionCode {
     /// Writes the rank of `counts` (K numbers that add up to ℓ) in [`bits`](Self::bits) bits.
     pub fn encode(&self, counts: &[u32], out: &mut BitWriter) {
         debug_assert_eq!(counts.iter().sum::<u32>(), self.total);
-        // Bar i stands behind the stars of parts 0..=i and the i bars before it.
+        // Bar i stands after the stars of parts 0..=i and the i bars before it.
         let mut stars = 0;
         let bars: Vec<u32> = counts[..counts.len() - 1]
             .iter()
@@ -249,7 +250,7 @@ struct Cursor {
 }
 
 impl Cursor {
-    /// C(n, k), settled.
+    /// A cursor at C(n, k), settled.
     fn new(n: u32, k: u32) -> Self {
         let mut cursor = Self { n, k, value: Natural::one(), factors: 1, divisors: 1 };
         cursor.start_at(n, k);
@@ -296,7 +297,8 @@ impl Cursor {
         }
     }
 
-    /// C(n, k) → C(n′, k′) for k′ ≤ n′ and k′ ≤ k, settled; by the shorter of walking and starting anew.
+    /// Moves from C(n, k) to C(n′, k′) for k′ ≤ n′ and k′ ≤ k, settled: step by step or by a new start, whichever is
+    /// shorter.
     fn move_to(&mut self, n: u32, k: u32) {
         debug_assert!(k <= self.k, "ranks are read from the largest element down");
         let walk = u64::from(self.n.abs_diff(n)) + u64::from(self.k - k);

@@ -32,7 +32,7 @@ pub const MAX_VOCAB_SIZE: u32 = 1 << 24;
 /// up to ℓ = 1365.
 pub const MAX_WORK: u64 = 1 << 19;
 
-/// How many ids the code keeps room for.
+/// Number of ids that the code keeps room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SupportSize {
     /// K for every token; V is QS.
@@ -50,7 +50,7 @@ pub struct LatticePayload {
     fixed: Option<Codes>,
 }
 
-/// The codes of one K.
+/// The two codes for one support size K.
 #[derive(Debug, Clone)]
 struct Codes {
     support_size: u32,
@@ -89,7 +89,7 @@ impl LatticePayload {
         Ok(Self { vocab_size, lattice_resolution, fixed })
     }
 
-    /// ℓ.
+    /// The lattice resolution, ℓ.
     pub fn lattice_resolution(&self) -> u32 {
         self.lattice_resolution
     }
@@ -201,7 +201,7 @@ impl Codes {
     }
 }
 
-/// Of ranking K of V ids and a composition of ℓ into K parts.
+/// Cost of ranking K of V ids and a composition of ℓ into K parts, in operations on 64-bit digits.
 fn work(vocab_size: u32, support_size: u32, lattice_resolution: u32) -> u64 {
     subset_work(vocab_size, support_size) + subset_work(lattice_resolution + support_size - 1, support_size - 1)
 }
@@ -362,7 +362,7 @@ mod tests {
         assert_eq!(valid_payloads(&c_sqs(5, 4), 15), 5 * one + 4 * two + 3 * three + 2 * four);
     }
 
-    /// How many bit strings of up to `longest` bits are payloads of one token.
+    /// Number of bit strings of up to `longest` bits that are payloads of one token.
     fn valid_payloads(scheme: &LatticePayload, longest: u32) -> usize {
         let mut valid = std::collections::BTreeSet::new();
         for value in 0u64..1 << longest {

@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 
 use num_bigint::BigUint;
 
-/// A natural number. Invariant: the highest digit is not zero; zero has none.
+/// A natural number of any size. Invariant: the highest digit is not zero; zero has none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Natural {
     /// Base 2⁶⁴, the lowest first.

@@ -2,9 +2,9 @@
 //!
 //! # The code
 //!
-//! A sequence of symbols is an interval inside [0, 1). At first it is all of it; a symbol that occupies
-//! `start .. start + frequency` of `total` narrows it to that part of itself. The interval is held as bytes that
-//! are already out, and a register of 56 bits behind them:
+//! A sequence of symbols is an interval inside [0, 1). At first it is all of it; a symbol that occupies `start .. start
+//! + frequency` of `total` narrows it to that part of itself. The interval is held as bytes that are already out, and a
+//! register of 56 bits after them:
 //!
 //! ```text
 //! interval = [low, low + range) · 256^−(n + 7)      n bytes are out, 2^48 < range ≤ 2^56, low < 2^56
@@ -22,8 +22,8 @@
 //! **Code words are prefix-free** (Shannon, Fano, Elias): call [s, s + 256^−|s|) the cell of s. Sequences of which
 //! neither begins the other have disjoint intervals, and so disjoint cells; if s began t, the cell of t would lie in
 //! the cell of s. So no proper prefix of a code word is one, and none with bytes after it. The decoder reads zeros
-//! behind the end, encodes again what it decodes, and accepts its input if that gives the same bytes, which is to say
-//! if it is a code word.
+//! after the end, encodes again what it decodes, and accepts its input if that gives the same bytes, which is to say if
+//! it is a code word.
 //!
 //! # Example
 //!
@@ -89,7 +89,7 @@ impl RangeEncoder {
         8 * self.bytes.len() + (WIDTH - self.range.ilog2()) as usize
     }
 
-    /// The code word.
+    /// Ends the code and returns the code word.
     pub fn finish(mut self) -> Vec<u8> {
         if self.range == WHOLE && self.low == 0 {
             return self.bytes;
@@ -160,8 +160,10 @@ impl<'a> RangeDecoder<'a> {
         decoder
     }
 
-    /// Where in 0 .. `total` the next symbol lies, which then has to be [taken](Self::take). It may be `total` or more
-    /// in what no encoder wrote: an error, which names the `field`.
+    /// Position of the next symbol in 0 .. `total`; the symbol then has to be [taken](Self::take).
+    ///
+    /// # Errors
+    /// [`DecodeError::Value`] with the name `field` if the position is `total` or more, which no encoder writes.
     pub fn peek(&self, total: u64, field: &'static str) -> Result<u64, DecodeError> {
         debug_assert!((1..=1 << 32).contains(&total));
         let value = self.offset / (self.again.range / total);

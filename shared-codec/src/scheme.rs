@@ -1,4 +1,4 @@
-//! The uplink schemes: what a round of drafts tells the cloud, and in which bits.
+//! The uplink schemes: what a round of drafts sends to the cloud, and in which bits.
 //!
 //! Each scheme is a file of this folder, with its entry in the table ([`SchemeInfo`]) and the bits of a draft. The
 //! three on a lattice can be coded in the papers' bits or by the [adaptive code](crate::adaptive), which learns.
@@ -64,7 +64,7 @@ impl SchemeName {
 }
 
 impl SchemeInfo {
-    /// Whether the scheme reads an option.
+    /// Returns true if the scheme reads the option of this name.
     pub fn reads(&self, option: &str) -> bool {
         self.options.contains(&option)
     }
@@ -90,12 +90,12 @@ impl SchemeParameters {
         self.info().name
     }
 
-    /// What the cloud reads of each draft.
+    /// The part of each draft that the cloud reads.
     pub fn sends(&self) -> Sends {
         self.info().sends
     }
 
-    /// Whether what is kept of a distribution hangs on a threshold that the edge adapts.
+    /// Returns true if the edge adapts a threshold that decides which tokens of a distribution are kept.
     pub fn has_threshold(&self) -> bool {
         self.info().keeps == Keeps::AboveThreshold
     }
@@ -172,15 +172,15 @@ impl Scheme {
         }
     }
 
-    /// Tells the code the prompt, which both ends know.
+    /// Trains the code on the prompt, which both ends know.
     pub fn prime(&mut self, prompt: &[u32]) {
         if let Payload::Adaptive(code) = &mut self.0 {
             code.prime(prompt);
         }
     }
 
-    /// Tells the code what a verdict committed: the first `accepted` of a round's drafts and the token after them.
-    /// Rejected drafts leave no trace.
+    /// Trains the code on the tokens that a verdict committed: the first `accepted` of a round's drafts and the token
+    /// after them. Rejected drafts leave no trace.
     pub fn commit(&mut self, drafts: &Drafts, accepted: usize, token: Option<u32>) {
         if let (Payload::Adaptive(code), Drafts::Distributions(tokens)) = (&mut self.0, drafts) {
             code.commit(&tokens[..accepted], token);
@@ -195,7 +195,8 @@ impl Scheme {
         }
     }
 
-    /// Whether a support of `k` ids takes too long to code, so that the whole vocabulary has to be kept instead.
+    /// Returns true if a support of `k` ids takes too long to code, so that the whole vocabulary has to be kept
+    /// instead.
     pub fn is_widened(&self, k: u32) -> bool {
         matches!(&self.0, Payload::Plain(layout) if layout.is_widened(k))
     }
@@ -208,7 +209,7 @@ impl Scheme {
         }
     }
 
-    /// An empty round.
+    /// An encoder of a round without drafts.
     pub fn round(&self) -> RoundEncoder {
         RoundEncoder(match &self.0 {
             Payload::Adaptive(code) => Bits::Adaptive(Box::new(code.round())),
@@ -259,7 +260,7 @@ enum Bits {
 }
 
 impl RoundEncoder {
-    /// Bits so far.
+    /// Number of bits written so far.
     pub fn bits(&self) -> usize {
         match &self.0 {
             Bits::Plain(bits) => bits.len(),
