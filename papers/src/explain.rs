@@ -70,7 +70,7 @@ struct Speedup {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Costs {
-    /// Drafting cost c.
+    /// Cost of drafting, c.
     drafting: f64,
     /// Transmission cost b: time added to the round trip and to the target's pass.
     transmission: f64,

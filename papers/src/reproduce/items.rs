@@ -12,7 +12,7 @@ pub struct Item {
     pub name: &'static str,
     /// Description of the content, in a few words.
     pub shows: &'static str,
-    /// How this item is reproduced.
+    /// State of the item's reproduction here.
     pub state: State,
 }
 

@@ -23,12 +23,14 @@ use crate::theory::total_variation;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Kind {
-    /// Its author. Where there is none, the target without top-k and top-p at temperature 1, which is as near as can
-    /// be had to what the pair was trained on.
+    /// The text's own author.
+    ///
+    /// A text without one is written by the target without top-k and top-p at temperature 1: the nearest there is to
+    /// the pair's training data.
     Original,
     /// The draft model writes.
     Draft,
-    /// The target writes.
+    /// The target model writes.
     Target,
     /// Either, by a fair draw for every token.
     Mixed,
@@ -195,7 +197,7 @@ fn run<'a>(
 
 /// A text that is being written.
 struct Lane<'a> {
-    /// Index of the job.
+    /// Index of the lane's job.
     index: usize,
     job: &'a Job<'a>,
     text: Text,

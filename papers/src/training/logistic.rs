@@ -24,7 +24,7 @@ pub struct Samples {
 /// When to stop, and how to step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Schedule {
-    /// Step size of Adam.
+    /// Size of a step of Adam.
     pub step: f64,
     /// Number of samples of a step.
     pub batch: usize,

@@ -72,7 +72,7 @@ pub struct Measured {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KindReport {
-    /// The kind of text.
+    /// Kind of text reported on.
     pub kind: Kind,
     /// Its positions among those held out.
     pub positions: usize,

@@ -59,7 +59,7 @@ pub struct View {
     pub temperature: f32,
     /// Nucleus probability, top-P.
     pub top_p: f32,
-    /// Draft length γ.
+    /// Length of a draft, γ.
     pub gamma: u32,
     /// Index into [`TASKS`]; `None` for all of them.
     pub task: Option<usize>,

@@ -61,7 +61,7 @@ pub struct Point {
     pub temperature: f32,
     /// Nucleus probability, top-P.
     pub top_p: f32,
-    /// Draft length γ.
+    /// Length of a draft, γ.
     pub gamma: u32,
 }
 

@@ -29,7 +29,7 @@ pub struct Question {
     pub task: String,
     /// Text that the models continue.
     pub prompt: String,
-    /// The right answer.
+    /// The right answer to the question.
     pub answer: String,
 }
 
