@@ -25,7 +25,7 @@ const PACKAGES: [&str; 8] = [
     "nvidia-cublas",
     "nvidia-curand",
 ];
-/// What GPUs the kernels are for, if nothing else is said: Hopper (H100, H200).
+/// Compute capability of the GPUs that kernels are built for by default: Hopper (H100, H200).
 const COMPUTE_CAPABILITY: &str = "90";
 
 /// Clippy on the server with the feature `cuda`, whose kernels are compiled on the way; then its program, to be carried
@@ -114,7 +114,7 @@ impl Toolkit {
         Ok(folder)
     }
 
-    /// What build scripts look at.
+    /// Sets the variables that build scripts read to find the toolkit.
     fn provide(&self, command: &mut Command) -> Result<()> {
         process::prepend_path(command, &self.0.join("bin"))?;
         for name in ["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDA_TOOLKIT_ROOT_DIR"] {

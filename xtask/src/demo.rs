@@ -118,7 +118,7 @@ fn check_command(page: &Page<'_>, browser: &Path, url: &str, options: &DemoOptio
     let mut command = page.node("e2e/check.mjs");
     command.arg(url).env("CHROMIUM_PATH", browser);
     if let Some(folder) = &options.screenshots {
-        // Relative to whoever called us, not to web/.
+        // Relative to the caller's working folder, not to web/.
         let folder =
             std::path::absolute(folder).with_context(|| format!("{} is no usable folder name", folder.display()))?;
         command.arg("--screenshots").arg(folder);

@@ -57,7 +57,7 @@ impl<'a> Page<'a> {
         command
     }
 
-    /// Builds web/dist. The edge has to be built already.
+    /// Builds web/dist, for which the edge has to be built already.
     pub fn build(&self) -> Result<()> {
         process::run(&mut self.script("build")?)
     }

@@ -12,7 +12,7 @@ use semver::Version;
 
 use crate::interrupt::Interrupt;
 
-/// How often a process that may be interrupted is looked after.
+/// Interval at which a process that may be interrupted is polled.
 const POLL: Duration = Duration::from_millis(50);
 
 /// Prints `command`, runs it on our own terminal and fails unless it exits with 0.
@@ -23,7 +23,7 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// As [`run`], and shows `line` every line of standard output that passes by.
+/// Runs `command` like [`run`], and calls `line` with each line of its standard output.
 pub fn run_watched(command: &mut Command, mut line: impl FnMut(&str)) -> Result<()> {
     println!("$ {}", shown(command));
     let mut child = Running::start(command.stdout(Stdio::piped()))?;
@@ -32,7 +32,7 @@ pub fn run_watched(command: &mut Command, mut line: impl FnMut(&str)) -> Result<
         let mut bytes = Vec::new();
         while output.read_until(b'\n', &mut bytes).unwrap_or(0) > 0 {
             let mut stdout = std::io::stdout().lock();
-            // Whoever piped us into something that has ended needs no more output, but the verdict still counts.
+            // A closed pipe needs no more output, but the command's status still counts.
             let _ = stdout.write_all(&bytes).and_then(|()| stdout.flush());
             line(&String::from_utf8_lossy(&bytes));
             bytes.clear();
@@ -110,7 +110,7 @@ impl Running {
         Ok(Self(child))
     }
 
-    /// Waits until the process ends by itself and fails unless with status 0; returns early when `interrupt` is raised.
+    /// Waits for the process to end and fails unless its status is 0; returns early when `interrupt` is raised.
     pub fn wait(&mut self, interrupt: &Interrupt) -> Result<()> {
         while !interrupt.is_raised() {
             let status = self.0.try_wait().context("a child process got lost")?;
@@ -123,7 +123,7 @@ impl Running {
         Ok(())
     }
 
-    /// Fails if the process has ended by itself.
+    /// Fails if the process is no longer running.
     pub fn ensure_alive(&mut self) -> Result<()> {
         match self.0.try_wait() {
             Ok(Some(status)) => bail!("it ended by itself ({status}); its own messages are above"),

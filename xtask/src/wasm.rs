@@ -258,7 +258,7 @@ fn integration_tests(tests: &Path) -> Result<Vec<String>> {
     Ok(arguments)
 }
 
-/// What lies in `folder`; nothing if it is not there.
+/// Paths of the entries of `folder`; none if there is no such folder.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     if !folder.is_dir() {
         return Ok(Vec::new());
