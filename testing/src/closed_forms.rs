@@ -10,7 +10,7 @@ use outrider_speculation::{judge::rules::Rule, sample};
 
 use crate::{goodness::distance, samplings::NEUTRAL};
 
-/// What becomes of a draft from q̂ at a position.
+/// Outcome of a draft from q̂ at a position.
 #[derive(Debug, Clone)]
 pub struct Fate {
     /// Probability that it is this token and is accepted.
@@ -22,15 +22,15 @@ pub struct Fate {
 /// A position as the papers see it, all of V numbers.
 #[derive(Debug, Clone)]
 pub struct Position {
-    /// q̂.
+    /// The draft distribution, q̂.
     pub q: Vec<f64>,
-    /// p = S(target).
+    /// The target's distribution, p = S(target).
     pub p: Vec<f64>,
     /// The draft model's own distribution, as far as the cloud knows it, its largest probability and its entropy.
     unscaled_q: Vec<f64>,
     peak_q: f64,
     entropy_q: f64,
-    /// The target's own.
+    /// The target model's own distribution, its largest probability and its entropy.
     unscaled_p: Vec<f64>,
     peak_p: f64,
     entropy_p: f64,
@@ -73,12 +73,12 @@ impl Position {
         Self { q, p, unscaled_q: lump(&self.unscaled_q), unscaled_p: lump(&self.unscaled_p), ..*self }
     }
 
-    /// What the rule makes of it.
+    /// Outcome of a draft under the rule.
     pub fn fate(&self, rule: &Rule) -> Fate {
         self.fate_at(rule.name(), rule.parameter())
     }
 
-    /// What the rule of this name makes of it at a parameter, to the last digit.
+    /// Outcome of a draft under the rule of this name at a parameter, to the last digit.
     pub fn fate_at(&self, name: &str, alpha: f64) -> Fate {
         let best = self.peak_p;
         let sharper = self.entropy_q - self.entropy_p;

@@ -15,19 +15,19 @@ use outrider_speculation::{
 
 use crate::toy::{CachedToy, ToyModel};
 
-/// How bad the connections are.
+/// Frequency of cuts, restarts and repeats of the connections.
 #[derive(Debug, Clone, Copy)]
 pub struct Odds {
     /// A connection bears this many bytes on average; `None` for as many as there are.
     pub bytes: Option<u32>,
-    /// One in so many cuts is the server's end: the next knows nothing.
+    /// One in this many cuts comes with a restart of the server, which forgets all sessions.
     pub restarts: u32,
-    /// One in so many frames comes twice.
+    /// One in this many frames arrives twice.
     pub repeats: u32,
     /// The cut strikes when a verdict brings this token, once a generation, and the server restarts: what is lost hangs
     /// on what it said.
     pub verdict_with: Option<u32>,
-    /// A planted error: a server that begins anew draws with new random draws.
+    /// A planted error: after a restart the server makes new random draws.
     pub new_draws: bool,
 }
 
@@ -36,12 +36,12 @@ impl Odds {
     pub const SMOOTH: Self = Self { bytes: None, restarts: 1, repeats: u32::MAX, verdict_with: None, new_draws: false };
 }
 
-/// What happened to the connections.
+/// Counts of what happened to the connections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Connections cut.
+    /// Number of connections that were cut.
     pub cuts: usize,
-    /// Of these, with the server's end.
+    /// Number of these cuts that came with a restart of the server.
     pub restarts: usize,
     /// Frames that came twice.
     pub repeated: usize,
@@ -49,7 +49,7 @@ pub struct Counts {
     pub late: usize,
     /// Sessions that went on where they were.
     pub resumed: usize,
-    /// Sessions that were begun anew.
+    /// Number of sessions that started over.
     pub anew: usize,
 }
 
@@ -73,7 +73,7 @@ struct Hosted {
     wire: Option<u32>,
     target: CachedToy,
     pass: Option<Pass>,
-    /// Whether the next pass waits for guesses.
+    /// True if the next pass waits for guesses.
     is_held: bool,
 }
 
@@ -92,9 +92,9 @@ struct Wire {
 /// An edge with a toy draft, and a server with a toy target.
 #[derive(Debug)]
 pub struct Cuts {
-    /// The edge's session.
+    /// The session of the edge.
     pub edge: EdgeSession,
-    /// What happened.
+    /// Events on the connections so far.
     pub counts: Counts,
     odds: Odds,
     chance: Randomness,
@@ -116,7 +116,7 @@ pub struct Cuts {
 const MOST_STEPS: usize = 2_000_000;
 
 impl Wire {
-    /// Whether the connection bears these bytes; it may end in the middle of them.
+    /// Takes these bytes from the connection's budget, and returns true if all of them arrive.
     fn bears(&mut self, bytes: &[u8]) -> bool {
         if let Some(left) = &mut self.left {
             *left = left.saturating_sub(bytes.len() as u32);
@@ -321,7 +321,7 @@ impl Cuts {
                     None if number == self.wire.number => {
                         let (generation, code, text) = (0, ErrorCode::UnknownSession, String::new());
                         self.wire.down.push_back(Frame::Error(ErrorFrame { generation, code, text }).encode());
-                        // The server closes behind it.
+                        // The server closes the connection after the error.
                         self.wire.left = Some(u32::MAX);
                         self.refuse();
                     }

@@ -21,7 +21,7 @@ const TOKENIZER_HASH: [u8; 32] = [9; 32];
 pub struct ToyModel {
     vocab_size: u32,
     seed: u64,
-    /// How far this model's logits are from those of the model with the same seed and no difference.
+    /// Distance of this model's logits from those of the model with the same seed and no difference.
     difference: f64,
     salt: u64,
 }
@@ -37,12 +37,12 @@ impl ToyModel {
         Self { difference, salt: 77, ..self.clone() }
     }
 
-    /// V.
+    /// Size of the vocabulary, V.
     pub fn vocab_size(&self) -> u32 {
         self.vocab_size
     }
 
-    /// What a session needs to know of it as a target.
+    /// Description of the model as the target of a session.
     pub fn target_info(&self, context_length: u32, eos_ids: &[u32]) -> TargetInfo {
         let (vocab_size, tokenizer_hash, eos_ids) = (self.vocab_size, TOKENIZER_HASH, eos_ids.to_vec());
         TargetInfo {
@@ -124,7 +124,7 @@ impl ToyModel {
 pub struct CachedToy {
     model: ToyModel,
     cache: Vec<u32>,
-    /// Passes run.
+    /// Number of passes run so far.
     pub passes: usize,
 }
 
