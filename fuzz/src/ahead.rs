@@ -27,7 +27,7 @@ use crate::{
 const TOKENIZER_HASH: [u8; 32] = [7; 32];
 /// More than any run of these sizes takes; a run that takes more never ends.
 const MOST_STEPS: usize = 20_000;
-/// What a step takes.
+/// Virtual time that a step takes.
 const STEP: Duration = Duration::from_micros(100);
 
 /// Runs a few generations over one session. Whatever was guessed, by whom and when, the target writes what it writes
@@ -144,14 +144,14 @@ fn alone(target: &Toy, prompt: &[u32], settings: &Settings, info: &TargetInfo) -
 struct Pair {
     edge: EdgeSession,
     cloud: CloudSession,
-    /// Draft, target.
+    /// The models: draft, target.
     models: [Toy; 2],
     caches: [Cache; 2],
-    /// Up, down.
+    /// Frames under way: up, down.
     queues: [VecDeque<Vec<u8>>; 2],
     /// The target's pass under way.
     pass: Option<Pass>,
-    /// What the server guesses itself.
+    /// Guesses that the server makes itself, where it does.
     own: Option<OwnDrafts>,
     is_held: bool,
     /// The connection is another, over which the edge has not yet come back.
@@ -161,15 +161,15 @@ struct Pair {
     /// Prompt and text, as the target writes it alone.
     expected: Vec<u32>,
     prompt: usize,
-    /// What the edge committed.
+    /// Tokens that the edge has committed.
     committed: Vec<u32>,
-    /// What the cloud has sent of the text, prompt included.
+    /// Length of the text that the cloud has sent, prompt included.
     written: usize,
     end: Option<EndReason>,
     lied: bool,
     /// The edge has found the lie out.
     has_failed: bool,
-    /// Whether the edge's engine chooses guesses by itself.
+    /// True if the edge's engine chooses guesses on its own.
     chooses: bool,
 }
 
@@ -199,7 +199,7 @@ impl Pair {
         while (0..6).any(|which| self.step(which)) || self.end_hold() {}
     }
 
-    /// Whether a pass was held.
+    /// Ends the hold of a pass, and returns true if there was one.
     fn end_hold(&mut self) -> bool {
         let is_held = std::mem::take(&mut self.is_held);
         if is_held {
@@ -349,7 +349,7 @@ impl Pair {
     }
 
     fn poll_cloud(&mut self) -> bool {
-        // Without a connection nobody asks what to send.
+        // Without a connection the cloud is not polled.
         if self.is_cut {
             return false;
         }

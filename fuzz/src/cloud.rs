@@ -107,7 +107,7 @@ impl Driver {
                 self.deliver(bytes);
             }
             14 if self.pass.is_none() => {
-                // Nobody asked for it.
+                // Neither of these calls was asked for.
                 self.session.handle_judgement(Judgement::default());
                 self.session.handle_failure("nothing was under way");
                 assert_eq!(self.outputs(), []);
@@ -305,8 +305,8 @@ impl Driver {
         Ok(())
     }
 
-    /// What a pass gives: evidence, and the frame that it is about. Taken before the other outputs are, because what is
-    /// polled next follows from what is committed now.
+    /// Frames that follow from a pass: evidence, and the frame that it is about. Taken before the other outputs are,
+    /// because what is polled next follows from what is committed now.
     fn answer(&mut self) -> Vec<Frame> {
         let mut frames = Vec::new();
         loop {
@@ -332,7 +332,7 @@ impl Driver {
 
     fn fail(&mut self) {
         let Some((_, number)) = self.pass.take() else { return };
-        // What the cache holds after a pass that failed, nobody knows.
+        // After a pass that failed the content of the cache is undefined.
         self.cache.0.clear();
         self.session.handle_failure("it failed");
         let current = self.reference.generation.as_ref().is_some_and(|current| current.request.generation == number);
@@ -407,7 +407,7 @@ fn decoded(bytes: &[u8]) -> Frame {
     frame
 }
 
-/// What the rule has travel with the drafts: any numbers that a distribution may have.
+/// Random statistics that the rule needs with the drafts: any numbers that a distribution may have.
 fn statistics(input: &mut Unstructured<'_>, drafting: &Drafting, drafts: &Drafts) -> Result<Vec<u8>> {
     let mut payload = Vec::new();
     if let (Some(kind), Drafts::Distributions(tokens)) = (drafting.statistic, drafts) {

@@ -11,11 +11,11 @@ use outrider_speculation::{
 /// Logits after any prefix.
 #[derive(Debug, Clone, Copy)]
 pub struct Toy {
-    /// V.
+    /// Size of the vocabulary, V.
     pub vocab_size: u32,
     /// Models of different seeds know nothing of each other.
     pub seed: u8,
-    /// How far a draft is from the target of the same seed, in sixteenths.
+    /// Distance of a draft from the target of the same seed, in sixteenths.
     pub difference: u8,
 }
 
@@ -70,21 +70,21 @@ pub fn heads(input: &mut Unstructured<'_>) -> Result<Option<Heads>> {
     })
 }
 
-/// What the gate of [`heads`] says of a hidden state.
+/// Score that the gate of [`heads`] gives a hidden state.
 pub fn gate_score(hidden: [f32; 2]) -> f64 {
     1.0 / (1.0 + (-f64::from(hidden[0])).exp())
 }
 
-/// What a pass gives for a token.
+/// Output of a pass for one token.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// V logits.
+    /// Logits, [vocab_size].
     pub logits: Vec<f32>,
-    /// What they were made of.
+    /// The hidden state that the logits belong to.
     pub hidden: [f32; 2],
 }
 
-/// What a KV cache holds.
+/// Tokens in a KV cache.
 #[derive(Debug, Clone, Default)]
 pub struct Cache(pub Vec<u32>);
 
@@ -102,7 +102,7 @@ impl Cache {
             .collect()
     }
 
-    /// What an engine chooses by itself: as many guesses as are of use, by its own rows.
+    /// Chooses as an engine with choices of its own does: as many guesses as are of use, by its own rows.
     pub fn choose(&mut self, mut forward: Forward, model: &Toy, choice: Choice) -> Vec<Chosen> {
         let mut chosen = Vec::new();
         loop {

@@ -24,7 +24,7 @@ fn frames_in(text: &str) -> Vec<Vec<u8>> {
     hex.map(|hex| hex.as_bytes().chunks(2).map(byte).collect()).collect()
 }
 
-/// splitmix64.
+/// Inputs of the generator splitmix64.
 fn drawn_inputs() -> impl Iterator<Item = Vec<u8>> {
     let mut state = 0u64;
     let mut next = move || {
