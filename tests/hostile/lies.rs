@@ -1,4 +1,4 @@
-//! Peers that lie: each is told by name what is wrong, and the others go on.
+//! Peers that lie: each receives an error that names its mistake, and the others go on.
 
 use outrider_codec::{
     bits::BitWriter,

@@ -10,14 +10,14 @@ use tokio::{
     time,
 };
 
-/// What was answered.
+/// An answer to a request.
 #[derive(Debug, Clone)]
 pub struct Answer {
     /// Such as 200; 0 if the connection ended without an answer.
     pub status: u16,
     /// The lines of the head, in lower case.
     pub head: String,
-    /// All of the body.
+    /// The whole body, as text.
     pub body: String,
 }
 
@@ -30,7 +30,7 @@ impl Answer {
         Self { status, head: head.to_lowercase(), body: body.to_owned() }
     }
 
-    /// A header's value.
+    /// The value of a header, by its name in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
@@ -52,7 +52,7 @@ pub async fn exchange(address: &str, bytes: &[u8]) -> Answer {
     rest(&mut stream).await
 }
 
-/// What else comes on a connection.
+/// Reads the rest of a connection as an answer.
 pub async fn rest(stream: &mut TcpStream) -> Answer {
     Answer::of(&to_end(stream).await)
 }
@@ -75,7 +75,7 @@ pub async fn get_bytes(address: &str, path: &str, headers: &[(&str, &str)]) -> (
     (Answer::of(head), body.to_vec())
 }
 
-/// A GET request.
+/// Sends a GET request and returns its answer.
 pub async fn get(address: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
     exchange(address, &request("GET", path, headers, "")).await
 }

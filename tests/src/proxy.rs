@@ -18,7 +18,7 @@ use tokio::{
 /// whatever it then carries.
 #[derive(Debug, Clone)]
 pub struct Proxy {
-    /// `ws://…/session`.
+    /// Address of the session, `ws://…/session`.
     pub url: String,
     shared: Arc<Shared>,
 }
@@ -27,7 +27,7 @@ pub struct Proxy {
 struct Shared {
     server: Mutex<SocketAddr>,
     chance: Mutex<Randomness>,
-    /// On average.
+    /// Bytes that a connection bears on average.
     bytes: u32,
     cuts: AtomicUsize,
 }

@@ -1,4 +1,4 @@
-//! An engine that streams its texts, and whose proposers are told what edges guess: over real sockets on all sides.
+//! An engine that streams its texts, and whose proposers receive the edges' guesses: over real sockets on all sides.
 
 mod failures;
 mod real;
@@ -127,7 +127,7 @@ fn settings(mode: Mode, sampling: SamplingParameters, seed: u64, max_new_tokens:
 }
 
 /// Right, in part right, lying or late: the text is the model's own, and of guesses that are right and in time the
-/// engine makes use. All its workers are told, wherever they are.
+/// engine makes use. All its workers receive them, wherever they are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_greedy_text_is_the_models_own_whatever_is_guessed() {
     const EOS: u32 = 3;
@@ -290,7 +290,8 @@ async fn three_hundred_cuts_change_nothing() {
     assert!(count(&server.engine.metrics().text(), "streams_cut_total") > 50);
 }
 
-/// With the pair: whoever asks, the text is the model's own, and one request is all that the engine gets for it.
+/// With the pair: for pages and for the API the text is the model's own, and one request is all that the engine gets
+/// for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_and_the_api_get_the_engines_text_for_one_request() {
     let edge = Edge::load();

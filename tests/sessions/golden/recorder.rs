@@ -148,7 +148,7 @@ pub fn session(name: &'static str, vocab_size: u32, scheme: SchemeParameters, pr
     (recorder, Scheme::new(scheme, vocab_size).unwrap())
 }
 
-/// A payload of these numbers, each in so many bits.
+/// A payload of these numbers, each with its number of bits.
 pub fn bits(fields: &[(u64, u32)]) -> Vec<u8> {
     let mut out = BitWriter::new();
     for &(value, width) in fields {
