@@ -30,7 +30,7 @@ enum Weights {
 }
 
 impl Quantized {
-    /// Reads a GGUF file.
+    /// Reads a model from a GGUF file.
     pub fn read(file: &mut (impl Read + Seek)) -> Result<Self, Failure> {
         let content = Content::read(file)?;
         let architecture = content.metadata.get("general.architecture").ok_or("the architecture is missing")?;
@@ -52,7 +52,7 @@ impl Quantized {
 impl Engine for Quantized {
     fn rewind(&mut self, cached: usize, tokens: &[u32]) -> Result<(), Failure> {
         if self.cached != cached {
-            // At position 0 the cache begins anew.
+            // At position 0 candle clears its cache.
             for (piece, index) in tokens[..cached].chunks(PIECE).zip(0..) {
                 self.before.forward(piece, index * PIECE)?;
             }

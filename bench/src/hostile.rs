@@ -43,10 +43,10 @@ const NEWCOMER: [u8; 4] = [127, 0, 0, 3];
 const VISIT: Duration = Duration::from_millis(200);
 /// Between two looks at the server's memory.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long the server has to become what it was.
+/// Time after an attack until the server's memory is read again.
 const REST: Duration = Duration::from_secs(3);
 
-/// Runs it with the arguments behind its name.
+/// Runs the measurement with the arguments that follow its name.
 pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     let (folder, outrider, time) = match *arguments {
         [folder, outrider] => (folder, outrider, Duration::from_secs(15)),

@@ -19,7 +19,7 @@ use crate::{
     samples::{Samples, array, digits},
 };
 
-/// Runs it with the arguments behind its name.
+/// Runs the report with the arguments that follow its name.
 pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     let [what @ ("ahead" | "report"), folder] = *arguments else {
         return Err("`ahead` or `report` and a folder are expected".into());
@@ -50,7 +50,7 @@ struct Link {
 
 struct Scheme {
     name: String,
-    /// How many rounds may be in flight, where that is what is compared.
+    /// Number of rounds that may be in flight, where that is compared.
     in_flight: Option<u64>,
     /// Tokens a second, over the prompts.
     rate: Samples,
@@ -60,9 +60,9 @@ struct Scheme {
     acceptance: f64,
     /// Rounds of drafts a token; 0 for the server alone.
     rounds_per_token: f64,
-    /// Drafts a token that were sent behind a rejected one.
+    /// Drafts a token that were sent after a rejected one.
     wasted_per_token: f64,
-    /// What a token takes; rounds that are in flight together have their times counted twice.
+    /// Milliseconds of a token by part; rounds that are in flight together have their times counted twice.
     parts: Parts,
 }
 
@@ -73,7 +73,7 @@ struct Parts {
     verifying: f64,
     /// From drafts to verdicts, without verifying.
     link: f64,
-    /// What remains.
+    /// The rest of the time.
     overhead: f64,
 }
 
@@ -187,7 +187,7 @@ fn flights(text: &mut String, links: &[Link]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a token takes where the link takes nothing.
+/// Writes the parts of a token's time over a link without delay.
 fn accounting(text: &mut String, link: &Link) -> Result<(), Failure> {
     writeln!(
         text,

@@ -33,7 +33,7 @@ impl Link {
                 let Ok((near, _)) = listener.accept().await else { return };
                 let server = server.clone();
                 tokio::spawn(async move {
-                    // A server that is not there is told by the end of the connection.
+                    // A server that is not there ends the connection.
                     let Ok(far) = TcpStream::connect(server).await else { return };
                     if near.set_nodelay(true).is_err() || far.set_nodelay(true).is_err() {
                         return;

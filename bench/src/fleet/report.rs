@@ -19,7 +19,7 @@ use crate::{
     samples::{Samples, digits},
 };
 
-/// What is measured at a time.
+/// Conditions of one measurement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Case {
     pub target: &'static str,
@@ -30,14 +30,14 @@ pub struct Case {
 }
 
 impl Case {
-    /// Whether another is of the same cell of the tables, in whatever round and way.
+    /// Returns true if both are of the same cell of the tables, in any round and way.
     fn is_beside(&self, other: &Self) -> bool {
         let key = |case: &Self| (case.target, case.sessions, case.round_trip_ms);
         key(self) == key(other)
     }
 }
 
-/// What was got in that.
+/// Results of one measurement.
 #[derive(Debug, Serialize)]
 pub struct Level {
     #[serde(flatten)]

@@ -1,4 +1,4 @@
-//! What strangers do.
+//! Attacks of strangers on a server.
 
 use std::{
     pin::Pin,
@@ -26,20 +26,20 @@ const VOCABULARY: u32 = 4096;
 /// Drafts of a round, as many as a server allows.
 const DRAFTS: u8 = 16;
 const MIB: usize = 1 << 20;
-/// Of a session, at most: its text ends at 400 tokens.
+/// The most rounds of a session: its text ends at 400 tokens.
 const ROUNDS: u32 = 20;
 
 /// Runs until the time is over.
 type Attacking = Pin<Box<dyn Future<Output = Result<Tally, Failure>> + Send>>;
 
-/// What some do at a time.
+/// An attack of several strangers at a time.
 pub struct Attack {
     pub name: &'static str,
     pub what: &'static str,
     pub strangers: usize,
-    /// Of the server, besides its defaults.
+    /// Settings of the server, besides its defaults.
     pub settings: &'static [&'static str],
-    /// What the one of this index does.
+    /// Attack of the stranger of this index.
     pub attack: fn(Stranger, Instant, usize) -> Attacking,
 }
 
@@ -126,7 +126,7 @@ async fn silence(stranger: Stranger, end: Instant) -> Result<Tally, Failure> {
             Ok(_) => tally.count("closed"),
             Err(_) => tally.count("still there"),
         }
-        // Whom nobody lets in tries again, but not at once.
+        // A stranger that is refused tries again, but not at once.
         time::sleep(Duration::from_millis(100)).await;
     }
     Ok(tally)

@@ -21,7 +21,7 @@ use crate::passes::Failure;
 /// From where strangers attack.
 const ATTACKER: [u8; 4] = [127, 0, 0, 2];
 
-/// How often something was seen.
+/// Counts of answers and events, by name.
 #[derive(Debug, Default, Clone, Serialize)]
 pub struct Tally(BTreeMap<String, usize>);
 
@@ -51,7 +51,7 @@ pub struct Stranger {
     to: SocketAddr,
 }
 
-/// A WebSocket of one.
+/// A WebSocket of a stranger.
 pub type Session = WebSocketStream<TcpStream>;
 
 impl Stranger {
@@ -85,7 +85,7 @@ impl Stranger {
         Ok(status.map_or_else(|| "no answer".to_owned(), |status| String::from_utf8_lossy(status).into_owned()))
     }
 
-    /// The head of a request that has a body of so many bytes.
+    /// Head of a request that has a body of `length` bytes.
     pub fn head(&self, method: &str, path: &str, length: usize) -> Vec<u8> {
         let host = self.to;
         format!(
@@ -116,7 +116,7 @@ pub async fn receive(session: &mut Session) -> Option<Frame> {
     }
 }
 
-/// What a frame is called here.
+/// Name of a frame in tallies; of an error, its code.
 pub fn name(frame: &Frame) -> String {
     match frame {
         Frame::Error(error) => error.code.name().to_owned(),

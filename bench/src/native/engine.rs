@@ -29,7 +29,7 @@ impl Engine {
     pub fn start(mut command: Command, model: &Path, threads: usize, setting: Option<&str>) -> Result<Self, Failure> {
         let threads = threads.to_string();
         command.arg(model).arg(&threads).args(setting);
-        // How the pools of Rust's engines are told.
+        // Variables that set the threads of Rust's engines.
         for variable in ["OUTRIDER_THREADS", "CANDLE_NUM_THREADS", "RAYON_NUM_THREADS"] {
             command.env(variable, &threads);
         }

@@ -14,7 +14,7 @@ use crate::{
 
 /// In the order of the tables' columns and the charts' bars.
 pub const ENGINES: [&str; 4] = ["llama.cpp", "Outrider", "llama.cpp, flash attention", "candle"];
-/// What is measured: the rows of a draft behind a prompt, and a prompt.
+/// Passes that are measured: the rows of a draft after a prompt, and a prompt.
 pub const PASSES: [Pass; 5] = [
     Pass { rows: 1, cached: 256, all_logits: true },
     Pass { rows: 4, cached: 256, all_logits: true },
@@ -34,11 +34,11 @@ pub struct Measured {
     pub bandwidth: Vec<f64>,
     /// By pass, then by engine: milliseconds.
     pub times: [[Vec<f64>; ENGINES.len()]; PASSES.len()],
-    /// By engine.
+    /// Milliseconds of loading, by engine.
     pub load_ms: Vec<f64>,
-    /// By engine.
+    /// Peak resident bytes, by engine.
     pub peak_bytes: Vec<f64>,
-    /// By engine.
+    /// Builds of the engines, by engine.
     pub builds: Vec<String>,
 }
 

@@ -57,7 +57,7 @@ impl Server {
 pub struct Scrape(pub String);
 
 impl Scrape {
-    /// The number behind a name without labels; not a number if there is none.
+    /// The number after a name without labels; not a number if there is none.
     pub fn value(&self, name: &str) -> f64 {
         let mut values = self.0.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
         values.next().unwrap_or(f64::NAN)

@@ -28,7 +28,7 @@ const SCHEME: SchemeParameters =
 const DRAFTS: u32 = 4;
 /// Tokens of a session.
 const TOKENS: u32 = 96;
-/// Of a sentence of the tale, which begins a text.
+/// Words of the tale's sentence that a text begins with.
 const PROMPT_WORDS: usize = 12;
 /// No answer takes that long.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -36,9 +36,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A message of a session.
 #[derive(Debug, Clone)]
 enum Step {
-    /// From the edge.
+    /// A message from the edge.
     Send(Vec<u8>),
-    /// From the server.
+    /// A message from the server.
     Expect(Vec<u8>),
 }
 
@@ -47,7 +47,7 @@ enum Step {
 pub struct Recording(Vec<Step>);
 
 impl Recording {
-    /// Number of messages.
+    /// Number of messages of both ends.
     pub fn steps(&self) -> usize {
         self.0.len()
     }
@@ -102,7 +102,7 @@ async fn pass_on(listener: &TcpListener, url: &str) -> Result<Vec<Step>, Failure
     }
 }
 
-/// What a session has seen.
+/// Results of one session.
 #[derive(Debug, Default)]
 pub struct Played {
     pub tokens: usize,
@@ -140,7 +140,7 @@ impl Player {
         Ok(())
     }
 
-    /// Plays at least so many messages, or what is left: the last one is an answer.
+    /// Plays at least `least` messages, or those that are left: the last one is an answer.
     pub async fn play(&mut self, least: usize) -> Result<(), Failure> {
         let mut count = 0;
         while let Some(next) = self.steps.front() {

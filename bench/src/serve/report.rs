@@ -13,7 +13,7 @@ use crate::{
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// What so many sessions at a time got.
+/// Result at one number of sessions at a time.
 #[derive(Serialize)]
 pub struct Level {
     pub sessions: usize,
@@ -26,12 +26,12 @@ pub struct Level {
     pub bytes_per_session: f64,
 }
 
-/// What a few active sessions got among many.
+/// Result of a few active sessions among many.
 #[derive(Serialize)]
 pub struct Crowd {
     pub connected: usize,
     pub active: usize,
-    /// Of the server before anyone came, with the idle ones, and with the active ones.
+    /// Resident bytes of the server before any session, with the idle ones, and with the active ones.
     pub before_bytes: f64,
     pub idle_bytes: f64,
     pub resident_bytes: f64,
@@ -43,7 +43,7 @@ pub struct Crowd {
     pub errors: f64,
 }
 
-/// All of it.
+/// Results of the whole measurement.
 #[derive(Serialize)]
 pub struct Report {
     pub passes: Vec<Shared>,
@@ -155,7 +155,7 @@ impl Level {
     }
 }
 
-/// The nearest of ascending values below which so much of them lies; not a number of none.
+/// The nearest of ascending values to quantile `q`; not a number if there are none.
 fn quantile(ascending: &[f64], q: f64) -> f64 {
     let last = ascending.len().saturating_sub(1);
     ascending.get((last as f64 * q).round() as usize).copied().unwrap_or(f64::NAN)
