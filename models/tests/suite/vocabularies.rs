@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 /// The special tokens of all of them.
 pub const SPECIAL: [&str; 6] = ["<unk>", "<s>", "</s>", "<|user|>", "<|im_end|>", "€"];
 
-/// Each with a name.
+/// All of these tokenizers, each with a name.
 pub fn all() -> Vec<(&'static str, Value)> {
     let drop = json!({ "type": "Replace", "pattern": { "String": "\u{200b}" }, "content": "" });
     let lower = json!({ "type": "Sequence", "normalizers": [{ "type": "Lowercase" }, { "type": "NFKC" }] });
