@@ -72,7 +72,9 @@ const MODE_TOTAL: u64 = 64;
 /// The most steps that coding a token may take; two for each id with mass.
 pub const MAX_STEPS: u32 = 4096;
 
-/// The adaptive code of one session, with what it has learned. Two that were made, primed and taught alike are alike.
+/// The adaptive code of one session, with its learned frequencies.
+///
+/// Two codes with the same parameters, prompts and commits are equal.
 #[derive(Debug, Clone)]
 pub struct AdaptiveCode {
     vocab_size: u32,
@@ -125,7 +127,7 @@ impl AdaptiveCode {
         }
     }
 
-    /// Starts the payload of a round.
+    /// Starts the payload of a round of drafts.
     pub fn round(&self) -> RoundEncoder {
         let model = RangeEncoder::new();
         RoundEncoder { model, last: self.last, tokens: Vec::new(), least: 0, ranks: None }
@@ -160,7 +162,8 @@ impl AdaptiveCode {
         Ok(tokens)
     }
 
-    /// Learns what a verdict committed: the first drafts of the round, and the token after them if there is one.
+    /// Learns the tokens that a verdict committed: the first drafts of the round, and the token after them if there is
+    /// one.
     pub fn commit(&mut self, accepted: &[DraftToken], token: Option<u32>) {
         let mut last = self.last;
         for draft in accepted {
@@ -207,7 +210,7 @@ impl AdaptiveCode {
         Ok(())
     }
 
-    /// A distribution under the model.
+    /// Codes a distribution under the model.
     fn encode_dist(&self, out: &mut RangeEncoder, dist: &DraftDist, last: Option<u32>) {
         let sorted = Sorted::new(dist);
         let mut coder = NumberEncoder { numbers: &self.numbers, out };
@@ -268,7 +271,7 @@ impl AdaptiveCode {
         Err(DecodeError::Value { field: "draft", value: ticket })
     }
 
-    /// A token's distribution and the index of its draft by the papers' codes, at K = m.
+    /// Codes a token's distribution and the index of its draft by the papers' codes, at K = m.
     fn encode_ranks(&self, out: &mut RangeEncoder, dist: &DraftDist, index: usize) {
         let size = dist.ids().len();
         let (start, frequency) = (self.sizes.before[size - 1], self.sizes.before[size] - self.sizes.before[size - 1]);
@@ -304,7 +307,7 @@ impl AdaptiveCode {
 /// The payload of a round, as it grows.
 #[derive(Debug, Clone)]
 pub struct RoundEncoder {
-    /// The model's word so far.
+    /// The model's word so far, for the whole round.
     model: RangeEncoder,
     /// The token before the next one.
     last: Option<u32>,
@@ -317,9 +320,8 @@ pub struct RoundEncoder {
 }
 
 impl RoundEncoder {
-    /// The most [`bits`](Self::bits) there can be after a token with this distribution, whatever id is drawn from it:
-    /// reached by the id of the smallest count. Whether a draft still fits a budget has to be decided before it is
-    /// drawn.
+    /// Upper bound of [`bits`](Self::bits) after a token with this distribution, for any id drawn from it: reached by
+    /// the id of the smallest count. Whether a draft still fits a budget has to be decided before it is drawn.
     ///
     /// # Errors
     /// If the distribution does not fit the code.

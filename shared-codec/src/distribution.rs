@@ -15,7 +15,7 @@ pub struct DraftDist {
     total: u32,
 }
 
-/// Why ids and counts do not make a [`DraftDist`].
+/// Reason why ids and counts do not make a [`DraftDist`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DistError {
@@ -48,7 +48,7 @@ pub enum DistError {
 }
 
 impl DraftDist {
-    /// Checks the invariant; `ids` and `counts` have one element a token with mass.
+    /// Checks the invariant and makes a distribution; `ids` and `counts` have one element for each token with mass.
     pub fn new(ids: Vec<u32>, counts: Vec<u32>) -> Result<Self, DistError> {
         if ids.len() != counts.len() {
             return Err(DistError::Lengths { ids: ids.len(), counts: counts.len() });
@@ -97,7 +97,7 @@ pub struct DraftToken {
     pub id: u32,
     /// The draft distribution q̂ that the token was drawn from.
     pub dist: DraftDist,
-    /// K: the ids the scheme's code keeps room for, with mass or without; at least as many as `dist` has.
+    /// Number of ids that the scheme's code keeps room for, K, with mass or without; at least as many as `dist` has.
     pub support_size: u32,
 }
 

@@ -61,7 +61,7 @@ pub fn subset_work(n: u32, k: u32) -> u64 {
     short.saturating_mul(bits.div_ceil(64))
 }
 
-/// The code for k-subsets of {0, …, n−1}.
+/// A code for k-subsets of {0, …, n−1}.
 #[derive(Debug, Clone)]
 pub struct SubsetCode {
     n: u32,
@@ -72,7 +72,7 @@ pub struct SubsetCode {
 }
 
 impl SubsetCode {
-    /// The code for k-subsets of {0, …, n−1}; `k` ≤ `n`.
+    /// Makes the code for k-subsets of {0, …, n−1}; `k` ≤ `n`.
     pub fn new(n: u32, k: u32) -> Self {
         assert!(k <= n, "no {k}-subset of {n} elements exists");
         let count = binomial(n, k);
@@ -112,7 +112,7 @@ impl SubsetCode {
         out.put_big(&self.rank(subset), self.bits);
     }
 
-    /// Reads what [`encode`](Self::encode) wrote; `field` names it in errors.
+    /// Reads a subset that [`encode`](Self::encode) wrote; `field` names it in errors.
     pub fn decode(&self, input: &mut BitReader<'_>, field: &'static str) -> Result<Vec<u32>, DecodeError> {
         let rank = input.take_big(self.bits, field)?;
         let low = rank.iter_u64_digits().next().unwrap_or(0);
@@ -124,7 +124,7 @@ impl SubsetCode {
     }
 }
 
-/// The code for compositions of ℓ into K parts, each at least zero.
+/// A code for compositions of ℓ into K parts, each at least zero.
 #[derive(Debug, Clone)]
 pub struct CompositionCode {
     total: u32,
@@ -132,12 +132,12 @@ pub struct CompositionCode {
 }
 
 impl CompositionCode {
-    /// Compositions of `total` = ℓ into `parts` = K ≥ 1 parts.
+    /// Makes the code for compositions of `total` = ℓ into `parts` = K ≥ 1 parts.
     pub fn new(total: u32, parts: u32) -> Self {
         Self { total, bars: SubsetCode::new(total + parts - 1, parts - 1) }
     }
 
-    /// ⌈log2 C(ℓ+K−1, K−1)⌉.
+    /// Bits of a rank, ⌈log2 C(ℓ+K−1, K−1)⌉.
     pub fn bits(&self) -> u32 {
         self.bars.bits()
     }
@@ -158,7 +158,7 @@ impl CompositionCode {
         self.bars.encode(&bars, out);
     }
 
-    /// Reads what [`encode`](Self::encode) wrote; `field` names it in errors.
+    /// Reads counts that [`encode`](Self::encode) wrote; `field` names them in errors.
     pub fn decode(&self, input: &mut BitReader<'_>, field: &'static str) -> Result<Vec<u32>, DecodeError> {
         let bars = self.bars.decode(input, field)?;
         let mut counts = Vec::with_capacity(bars.len() + 1);
@@ -257,7 +257,7 @@ impl Cursor {
         cursor
     }
 
-    /// C(n, k), settled, whatever it was before.
+    /// Makes it C(n, k), settled, whatever its value.
     fn start_at(&mut self, n: u32, k: u32) {
         (self.n, self.k) = (n, k);
         self.value.set_one();
@@ -269,7 +269,7 @@ impl Cursor {
         self.settle();
     }
 
-    /// C(n, k) → C(n, k)·factor/divisor, which has to be the neighbour that the caller moves to.
+    /// Multiplies by factor/divisor, which has to lead to the neighbour that the caller moves to.
     fn times(&mut self, factor: u32, divisor: u32) {
         match self.divisors.checked_mul(divisor.into()) {
             Some(divisors) => self.divisors = divisors,

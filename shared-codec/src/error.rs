@@ -1,6 +1,6 @@
 //! Errors of decoding bytes, and of parameters that no code can be made for.
 
-/// Why a byte string is not a frame or a payload.
+/// Reason why a byte string is not a frame or a payload.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
@@ -52,12 +52,12 @@ pub enum DecodeError {
     TooLong {
         /// Length of the input in bytes.
         length: usize,
-        /// [`crate::frame::MAX_FRAME_BYTES`].
+        /// The limit, [`crate::frame::MAX_FRAME_BYTES`].
         limit: usize,
     },
 }
 
-/// Why numbers cannot be used as parameters of a scheme, or a distribution cannot be coded with it.
+/// Reason why numbers cannot be used as parameters of a scheme, or a distribution cannot be coded with it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParameterError {
@@ -74,7 +74,7 @@ pub enum ParameterError {
     LatticeResolution {
         /// Lattice resolution, ℓ.
         resolution: u32,
-        /// The largest allowed.
+        /// The largest lattice resolution allowed.
         limit: u32,
     },
     /// The vocabulary is empty or above the limit.
@@ -82,7 +82,7 @@ pub enum ParameterError {
     VocabSize {
         /// Size of the vocabulary, V.
         vocab_size: u32,
-        /// The largest allowed.
+        /// The largest vocabulary allowed.
         limit: u32,
     },
     /// The parameters are valid one by one, but coding a token would take too long.
@@ -90,7 +90,7 @@ pub enum ParameterError {
     TooMuchWork {
         /// Cost of coding a token, in the unit of [`MAX_WORK`](crate::lattice::MAX_WORK).
         work: u64,
-        /// The largest allowed.
+        /// The largest cost allowed.
         limit: u64,
     },
     /// Not even one token would fit into a frame.

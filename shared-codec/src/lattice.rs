@@ -27,17 +27,16 @@ use crate::{
 pub const MAX_LATTICE_RESOLUTION: u32 = 1 << 16;
 /// The largest vocabulary.
 pub const MAX_VOCAB_SIZE: u32 = 1 << 24;
-/// The most that a token's two ranks may cost, as [`subset_work`] counts; bounds what a peer can make the other side
-/// compute: a few milliseconds a token. K = 1024 fits at V = 256 000 and ℓ = 100, QS at V = 151 936
-/// up to ℓ = 1365.
+/// The largest cost of a token's two ranks, in the unit of [`subset_work`]. It bounds the time that a peer can cost the
+/// other side: a few milliseconds a token. K = 1024 fits at V = 256 000 and ℓ = 100, QS at V = 151 936 up to ℓ = 1365.
 pub const MAX_WORK: u64 = 1 << 19;
 
 /// Number of ids that the code keeps room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SupportSize {
-    /// K for every token; V is QS.
+    /// The same K for every token; V is QS.
     Fixed(u32),
-    /// Each token says (C-SQS).
+    /// A K for each token, which is sent with it (C-SQS).
     Varying,
 }
 
@@ -94,7 +93,7 @@ impl LatticePayload {
         self.lattice_resolution
     }
 
-    /// K, where every token has the same.
+    /// The support size K, if every token has the same.
     pub fn support_size(&self) -> Option<u32> {
         self.fixed.as_ref().map(|codes| codes.support_size)
     }
@@ -146,7 +145,7 @@ impl LatticePayload {
         Ok(())
     }
 
-    /// Reads what [`encode`](Self::encode) wrote.
+    /// Reads a token that [`encode`](Self::encode) wrote.
     ///
     /// # Errors
     /// If the bits end early or are not what [`encode`](Self::encode) writes.

@@ -21,7 +21,7 @@ pub(crate) const SUM: u32 = 25;
 pub struct DraftProbability {
     /// Id of the drafted token.
     pub id: u32,
-    /// Its count, at least 1, an f16 number.
+    /// Count of the token: an f16 number, at least 1.
     pub count: u32,
     /// The sum of all counts, below 2²⁵.
     pub total: u32,

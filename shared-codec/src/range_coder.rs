@@ -2,9 +2,9 @@
 //!
 //! # The code
 //!
-//! A sequence of symbols is an interval inside [0, 1). At first it is all of it; a symbol that occupies `start .. start
-//! + frequency` of `total` narrows it to that part of itself. The interval is held as bytes that are already out, and a
-//! register of 56 bits after them:
+//! A sequence of symbols is an interval inside [0, 1). At first it is all of it; a symbol that occupies
+//! `start .. start + frequency` of `total` narrows it to that part of itself. The interval is held as bytes that are
+//! already out, and a register of 56 bits after them:
 //!
 //! ```text
 //! interval = [low, low + range) · 256^−(n + 7)      n bytes are out, 2^48 < range ≤ 2^56, low < 2^56
@@ -47,14 +47,14 @@ const WIDTH: u32 = 56;
 const WHOLE: u64 = 1 << WIDTH;
 const LOWEST: u64 = 1 << (WIDTH - 8);
 
-/// Narrows an interval symbol by symbol.
+/// Encodes symbols by narrowing an interval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RangeEncoder {
     bytes: Vec<u8>,
-    /// Below 2^56 between calls.
+    /// Low end of the interval; below 2^56 between calls.
     low: u64,
-    /// In 2^48 + 1 ..= 2^56 between calls, and `bytes`, `low` and `range` never exceed 1 together: a carry out of the
-    /// register therefore stops within `bytes`.
+    /// Width of the interval; in 2^48 + 1 ..= 2^56 between calls, and `bytes`, `low` and `range` never exceed 1
+    /// together: a carry out of the register therefore stops within `bytes`.
     range: u64,
 }
 
@@ -65,7 +65,7 @@ impl Default for RangeEncoder {
 }
 
 impl RangeEncoder {
-    /// The empty sequence, whose word is empty.
+    /// An encoder of the empty sequence, whose word is empty.
     pub fn new() -> Self {
         Self::default()
     }
@@ -109,7 +109,7 @@ impl RangeEncoder {
         self.bytes
     }
 
-    /// `low` and `range` after a symbol, then carry and shift. The number of bytes shifted out.
+    /// Sets `low` and `range` after a symbol, then carries and shifts. Returns the number of bytes shifted out.
     fn narrow(&mut self, offset: u64, range: u64) -> u32 {
         self.low += offset;
         self.range = range;
@@ -137,7 +137,7 @@ impl RangeEncoder {
     }
 }
 
-/// Finds the symbols again.
+/// Decodes the symbols of a code word.
 #[derive(Debug, Clone)]
 pub struct RangeDecoder<'a> {
     input: &'a [u8],
@@ -146,7 +146,7 @@ pub struct RangeDecoder<'a> {
     /// The input minus `again.low`, in units of the register. Below `again.range`: [`take`](Self::take) refuses symbols
     /// that do not hold it.
     offset: u64,
-    /// The encoder of what was decoded.
+    /// An encoder that repeats the decoded symbols.
     again: RangeEncoder,
 }
 
@@ -181,7 +181,7 @@ impl<'a> RangeDecoder<'a> {
         }
     }
 
-    /// A value below `total`, all equally likely.
+    /// Reads a value below `total`, all equally likely.
     pub fn take_uniform(&mut self, total: u64, field: &'static str) -> Result<u64, DecodeError> {
         let value = self.peek(total, field)?;
         self.take(value, 1, total);

@@ -9,12 +9,12 @@ use crate::{
     wire::{ByteReader, put_varint},
 };
 
-/// A rule, as Prompt names it.
+/// An acceptance rule and its parameter, as Prompt names them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RuleParameters {
     /// Number of the rule, below 128; 0 is the exact rule.
     pub number: u8,
-    /// Its one parameter: finite and not −0; 0 for the exact rule, which has none.
+    /// The only parameter of the rule: finite and not −0; 0 for the exact rule, which has none.
     pub parameter: f32,
 }
 

@@ -84,7 +84,7 @@ impl Weights {
         self.total += u64::from(self.occurrence);
     }
 
-    /// Halves what the session added to each weight.
+    /// Halves the weights that the session has added.
     pub(super) fn halve(&mut self) {
         let vocab_size = self.vocab_size();
         let halved: Vec<u32> = (0..vocab_size)
@@ -97,7 +97,8 @@ impl Weights {
     }
 }
 
-/// A part for every id, and one that falls like 1/id from the end of the bytes on. Fits 32 bits with all of them.
+/// Prior weight of an id: a part that is equal for all ids, and one that falls like 1/id from the end of the bytes on.
+/// The sum over all ids fits 32 bits.
 pub(super) fn prior(vocab_size: u32, id: u32) -> u32 {
     4 + 6 * vocab_size / (300 + id.saturating_sub(256))
 }
@@ -157,7 +158,8 @@ impl Memory {
 pub(super) struct Context<'a> {
     pub(super) weights: &'a Weights,
     pub(super) memory: &'a Memory,
-    /// [`SAME_TOKEN`] for each that followed the same token, and one for each coded id it has.
+    /// Likeness of each remembered distribution: [`SAME_TOKEN`] if it followed the same token, and one for each coded
+    /// id that it has.
     pub(super) likeness: [u16; REMEMBERED],
     /// Ids whose groups are complete, ascending, with their weights in the tree.
     pub(super) coded: Vec<(u32, u64)>,
@@ -165,7 +167,7 @@ pub(super) struct Context<'a> {
     pub(super) next_lookup: usize,
     /// Weights that the neighbours add, ids ascending.
     pub(super) added: Vec<(u32, u64)>,
-    /// Ids whose weight is not the tree's, ascending; with the sum of differences up to and including each.
+    /// Ids whose weight differs from the tree's, ascending; with the sum of differences up to and including each.
     pub(super) changes: Vec<(u32, i64)>,
     /// Sum of the weights of all ids.
     pub(super) all: u64,

@@ -45,10 +45,10 @@ impl Numbers {
 
 /// A sequence of decisions that is coded, learned or decoded.
 pub(super) trait CodesNumbers {
-    /// One decision; a decoder ignores `yes`. `None` is as likely as not, always.
+    /// Codes one decision; a decoder ignores `yes`. With `None` both outcomes are equally likely, always.
     fn toss(&mut self, decision: Option<usize>, yes: bool) -> Result<bool, DecodeError>;
 
-    /// `value` in 0 ..= `limit`, through value + 1: the length of its binary form in unary, then the bits after its
+    /// Codes `value` in 0 ..= `limit` as value + 1: the length of its binary form in unary, then the bits after its
     /// leading one. Decisions that the limit leaves no choice in are passed over.
     fn number(&mut self, context: usize, limit: u32, value: u32) -> Result<u32, DecodeError> {
         let base = context * Numbers::CONTEXT;

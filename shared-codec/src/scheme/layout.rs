@@ -11,12 +11,12 @@ use crate::{
     scheme::parameters::{SchemeOptions, SchemeParameters},
 };
 
-/// An entry of the table of schemes.
+/// An entry of the table of schemes, one for each scheme.
 #[derive(Debug)]
 pub struct SchemeInfo {
     /// The name in options, JSON and the papers.
     pub name: &'static str,
-    /// The name that people read.
+    /// The name that is shown to people.
     pub label: &'static str,
     /// Description of the content of each draft: a sentence that follows a colon.
     pub travels: &'static str,
@@ -28,11 +28,11 @@ pub struct SchemeInfo {
     pub sends: Sends,
     /// The part of a distribution that is kept.
     pub keeps: Keeps,
-    /// Its number on the wire.
+    /// Number of the scheme on the wire.
     pub(crate) number: u8,
-    /// The scheme with those of the options that it reads.
+    /// Makes the scheme with those of the options that it reads.
     pub(super) of: fn(SchemeOptions) -> SchemeParameters,
-    /// The bits of a draft over a vocabulary of V.
+    /// Makes the payload's code for a vocabulary of V.
     pub(super) payload: fn(SchemeOptions, u32) -> Result<Payload, ParameterError>,
 }
 
@@ -61,9 +61,9 @@ pub enum Keeps {
 /// A round of drafts, as the cloud sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Drafts {
-    /// With their distributions.
+    /// Drafts with their distributions.
     Distributions(Vec<DraftToken>),
-    /// With their probabilities.
+    /// Drafts with their probabilities.
     Probabilities(Vec<DraftProbability>),
     /// The drafted ids alone.
     Ids(Vec<u32>),
@@ -94,7 +94,7 @@ impl Drafts {
     }
 }
 
-/// Drafts of another scheme.
+/// The error for drafts of another scheme.
 pub(super) const FOREIGN: ParameterError = ParameterError::DoesNotFit { what: "the drafts are of another scheme" };
 
 /// A draft that is to be encoded.
@@ -123,7 +123,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// The bits of a draft, each draft's apart from the others'.
+/// The bits of a draft, coded independently of all other drafts.
 pub(super) trait Layout: Debug + Send + Sync {
     /// Bits of a draft whose K is `support_size`.
     fn token_bits(&self, support_size: u32) -> u32;
@@ -147,7 +147,7 @@ pub(super) trait Layout: Debug + Send + Sync {
     /// Appends the bits of a draft.
     fn encode(&self, draft: Draft<'_>, out: &mut BitWriter) -> Result<(), ParameterError>;
 
-    /// Reads `count` drafts that [`encode`](Self::encode) wrote.
+    /// Reads `count` drafts that [`encode`](Self::encode) wrote, to the end of the input.
     fn decode(&self, input: &mut BitReader<'_>, count: u8) -> Result<Drafts, DecodeError>;
 }
 
@@ -156,7 +156,7 @@ pub(super) trait Layout: Debug + Send + Sync {
 pub(super) enum Payload {
     /// Bits of one draft after another.
     Plain(Arc<dyn Layout>),
-    /// In one word, by a code that learns.
+    /// One code word for the round, by a code that learns.
     Adaptive(Box<AdaptiveCode>),
 }
 

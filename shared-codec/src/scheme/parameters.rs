@@ -2,7 +2,7 @@
 
 use crate::choices;
 
-/// The paper of QS, K-SQS and C-SQS.
+/// Citation of the paper of QS, K-SQS and C-SQS.
 macro_rules! sqs {
     () => {
         "Bhattacharjee et al., Conformal Sparsification for Bandwidth-Efficient Edge-Cloud Speculative Decoding"
@@ -14,7 +14,7 @@ pub(super) use sqs;
 pub(super) const DSSD: &str = "Ning et al., DSSD: Efficient Edge-Device LLM Deployment and Collaborative Inference via \
      Distributed Split Speculative Decoding";
 
-/// An uplink scheme and those of its parameters that the cloud must know.
+/// An uplink scheme with the parameters that the cloud must know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SchemeParameters {
     /// The whole distribution in f16.
@@ -107,7 +107,7 @@ impl Default for SchemeOptions {
 pub struct Description {
     /// The name that users write.
     pub name: &'static str,
-    /// The name that people read.
+    /// The name that is shown to people.
     pub label: &'static str,
     /// Description of the content that travels: a sentence that follows a colon.
     pub travels: &'static str,
