@@ -38,8 +38,10 @@ pub struct Position {
 }
 
 impl Position {
-    /// From the logits of both models. The cloud knows of q, the draft model's own distribution, what is sent of it, in
-    /// f16; or all of it, where S(·) leaves it as it is and q̂ under the `scheme` is all of it.
+    /// Computes a position from the logits of both models.
+    ///
+    /// The cloud knows of q, the draft model's own distribution, only the part that is sent, in f16; or all of it, if
+    /// S(·) leaves it unchanged and q̂ under the `scheme` is all of it.
     pub fn new(
         draft: &[f32],
         target: &[f32],
@@ -61,8 +63,8 @@ impl Position {
         Self { q, p, unscaled_q, peak_q, entropy_q, unscaled_p, peak_p, entropy_p, greedy }
     }
 
-    /// The same with all tokens outside q̂'s support as one, the last: whatever a rule does to them it does to their
-    /// sum.
+    /// The position with all tokens outside q̂'s support as one, the last: whatever a rule does to them it does to
+    /// their sum.
     pub fn lumped(&self) -> Self {
         let lump = |values: &[f64]| {
             let mut kept: Vec<f64> = values.iter().zip(&self.q).filter(|(_, q)| **q > 0.0).map(|(v, _)| *v).collect();
@@ -138,7 +140,7 @@ impl Position {
         self.speculate(if deferred { self.p.clone() } else { self.q.clone() })
     }
 
-    /// The same without a random draw.
+    /// Replaces the draft without a random draw: by p where deferred, else not at all.
     fn replace(&self, deferred: bool) -> Fate {
         let nothing = vec![0.0; self.p.len()];
         let (accepted, replaced) = if deferred { (nothing, self.p.clone()) } else { (self.q.clone(), nothing) };
@@ -150,7 +152,7 @@ impl Position {
         self.q.iter().zip(&self.p).map(|(q, p)| q.min(p / a).max(p / b)).collect()
     }
 
-    /// The same with the b at which it adds up to 1. Its sum falls as b rises.
+    /// The distribution max{min{q̂, p/a}, p/b} with the b at which it adds up to 1. Its sum falls as b rises.
     fn tuned(&self, a: f64) -> Vec<f64> {
         self.bounded(a, bisect(|b| self.bounded(a, b).iter().sum::<f64>() > 1.0))
     }

@@ -24,8 +24,8 @@ pub struct Odds {
     pub restarts: u32,
     /// One in this many frames arrives twice.
     pub repeats: u32,
-    /// The cut strikes when a verdict brings this token, once a generation, and the server restarts: what is lost hangs
-    /// on what it said.
+    /// The cut strikes when a verdict brings this token, once a generation, and the server restarts: the loss depends
+    /// on the verdict's content.
     pub verdict_with: Option<u32>,
     /// A planted error: after a restart the server makes new random draws.
     pub new_draws: bool,
@@ -64,7 +64,7 @@ impl core::ops::AddAssign for Counts {
     }
 }
 
-/// One session of the server's.
+/// A session that the server holds.
 #[derive(Debug)]
 struct Hosted {
     session: CloudSession,
@@ -85,7 +85,7 @@ struct Wire {
     down: VecDeque<Vec<u8>>,
     /// Bytes that it still bears.
     left: Option<u32>,
-    /// It bears nothing any more; the edge does not know yet.
+    /// True if it bears nothing any more; the edge does not know yet.
     is_cut: bool,
 }
 
@@ -112,7 +112,7 @@ pub struct Cuts {
     end: Option<EndReason>,
 }
 
-/// More than any text of these sizes takes.
+/// A bound on steps that no text of these sizes reaches.
 const MOST_STEPS: usize = 2_000_000;
 
 impl Wire {
@@ -163,7 +163,7 @@ impl Cuts {
         std::mem::take(&mut self.committed)
     }
 
-    /// Has one after another of those who can move do so, until it is done.
+    /// Moves the ends and connections in random order, until it is done.
     fn run(&mut self, is_done: impl Fn(&Self) -> bool) {
         for _ in 0..MOST_STEPS {
             if is_done(self) {

@@ -26,7 +26,7 @@ const TOGETHER: usize = 10_000;
 /// C-SQS with a threshold that moves.
 pub const RESTLESS: ThresholdParameters = ThresholdParameters { target: 0.1, step: 0.3, initial: 0.2 };
 
-/// Two models and how the edge drafts: what the distribution of a text depends on.
+/// Two models and the edge's settings: everything that the distribution of a text depends on.
 #[derive(Debug, Clone)]
 pub struct Texts {
     /// The draft model, q before S(·).
@@ -65,7 +65,7 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// In the round after a text.
+    /// The random draws of the round after a text.
     pub fn new(seed: u64, text: &[u32]) -> Self {
         let [mut edge, mut cloud] =
             [(seed, End::Edge), (!seed, End::Cloud)].map(|(seed, end)| Randomness::new(seed, end));
@@ -139,7 +139,8 @@ impl Texts {
         })
     }
 
-    /// The same for many texts at a time, each with its seed.
+    /// Counts the texts of a loop of rounds like [`of_rounds`](Self::of_rounds), many texts at a time, each with its
+    /// seed.
     pub fn of_rounds_together(&self, mut round: impl FnMut(&[(u64, Vec<u32>)]) -> Vec<Vec<u32>>) -> Vec<u32> {
         let vocab_size = self.target.vocab_size();
         let mut counts = vec![0; (vocab_size as usize).pow(self.length as u32)];

@@ -61,7 +61,7 @@ impl ToyModel {
         }
     }
 
-    /// And as a draft, with trained heads on its [hidden states](Self::hidden) or without.
+    /// Description of the model as a draft, with trained heads on its [hidden states](Self::hidden) or without.
     pub fn draft_info(&self, context_length: u32, heads: Option<Heads>) -> DraftInfo {
         let (vocab_size, tokenizer_hash, heads) = (self.vocab_size, TOKENIZER_HASH, heads.map(Arc::new));
         DraftInfo { vocab_size, tokenizer_hash, context_length, heads }
@@ -119,7 +119,7 @@ impl ToyModel {
     }
 }
 
-/// A model with a KV cache that remembers what it was fed, so that a wrong roll-back gives wrong logits.
+/// A model with a KV cache that remembers its tokens, so that a wrong roll-back gives wrong logits.
 #[derive(Debug, Clone)]
 pub struct CachedToy {
     model: ToyModel,
@@ -129,7 +129,7 @@ pub struct CachedToy {
 }
 
 impl CachedToy {
-    /// With an empty cache.
+    /// A model with an empty cache.
     pub fn new(model: ToyModel) -> Self {
         Self { model, cache: Vec::new(), passes: 0 }
     }
