@@ -1,4 +1,4 @@
-//! CUDA's compiler and headers from PyPI, in a Python environment under target/tools, and what is checked with them. No
+//! CUDA's compiler and headers from PyPI, in a Python environment under target/tools, and the checks that use them. No
 //! GPU is needed to build for one.
 
 use std::collections::BTreeSet;
@@ -28,8 +28,8 @@ const PACKAGES: [&str; 8] = [
 /// Compute capability of the GPUs that kernels are built for by default: Hopper (H100, H200).
 const COMPUTE_CAPABILITY: &str = "90";
 
-/// Clippy on the server with the feature `cuda`, whose kernels are compiled on the way; then its program, to be carried
-/// to a GPU.
+/// Runs clippy on the server with the feature `cuda`, which compiles the kernels too; then builds its program, to be
+/// carried to a GPU.
 pub fn check(workspace: &Workspace) -> Result<()> {
     let toolkit = Toolkit::install(workspace)?;
     println!("Compiling candle's kernels for CUDA: half an hour on two cores the first time.");

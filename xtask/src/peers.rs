@@ -45,7 +45,7 @@ pub struct Peers<'a> {
 }
 
 impl<'a> Peers<'a> {
-    /// Nothing is built yet.
+    /// Peers of which no program is built yet.
     pub fn new(workspace: &'a Workspace) -> Result<Self> {
         let folder = workspace.target().join("bench").join("peers");
         fs::create_dir_all(&folder).with_context(|| format!("{} cannot be created", folder.display()))?;

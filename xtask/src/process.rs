@@ -43,7 +43,7 @@ pub fn run_watched(command: &mut Command, mut line: impl FnMut(&str)) -> Result<
     Ok(())
 }
 
-/// Prints `command`, runs it with its messages on our own terminal, and gives what it wrote to standard output.
+/// Prints `command`, runs it with its messages on our own terminal, and returns its standard output.
 pub fn capture_shown(command: &mut Command) -> Result<String> {
     println!("$ {}", shown(command));
     let output = command
@@ -54,7 +54,7 @@ pub fn capture_shown(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Runs `command` silently and gives what it wrote to standard output.
+/// Runs `command` silently and returns its standard output.
 pub fn capture(command: &mut Command) -> Result<String> {
     let output =
         command.stdin(Stdio::null()).output().with_context(|| format!("`{}` could not be started", shown(command)))?;
@@ -141,7 +141,7 @@ impl Drop for Running {
     }
 }
 
-/// The command as somebody would type it; for the eye, not for a shell.
+/// The command as a user would type it; for the eye, not for a shell.
 fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let program = program.file_name().unwrap_or(program.as_os_str());

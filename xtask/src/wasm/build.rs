@@ -20,7 +20,7 @@ use crate::workspace::Workspace;
 /// A build of the edge for one set of instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Build {
-    /// The name of its folder in web/src/wasm, and what the npm package calls it.
+    /// The name of its folder in web/src/wasm and in the npm package.
     pub name: &'static str,
     /// Instructions beyond the baseline of wasm32-unknown-unknown.
     features: &'static [&'static str],
@@ -45,7 +45,7 @@ const LINK_SHARED: [&str; 7] = [
 impl Build {
     /// Vectors of 128 bits. Its flags are those of .cargo/config.toml.
     pub const SIMD128: Self = Self { name: "simd128", features: &["+simd128"] };
-    /// And dot products of bytes, whose rounding is the processor's.
+    /// The build with relaxed SIMD: dot products of bytes, whose rounding is the processor's.
     pub const RELAXED: Self = Self { name: "relaxed", features: &["+simd128,+relaxed-simd"] };
     /// [`SIMD128`](Self::SIMD128) over memory that workers share.
     pub const SIMD128_THREADS: Self = Self { name: "simd128-threads", features: &["+simd128", ATOMICS] };
