@@ -1,4 +1,4 @@
-//! Strangers who connect and say nothing, or what is no HTTP/1.1.
+//! Strangers who connect and send nothing, or bytes that are no HTTP/1.1.
 
 use std::{
     net::SocketAddr,

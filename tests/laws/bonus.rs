@@ -72,7 +72,7 @@ fn committed(texts: &Texts) -> Vec<u32> {
     counts
 }
 
-/// π, or p under the rules whose bonus token is the target's.
+/// Distribution of the bonus token: π, or p under the rules whose bonus token is the target's.
 fn bonus(rule: Rule) -> impl Fn(&Position) -> Vec<f64> {
     move |position| {
         let fate = position.fate(&rule);

@@ -47,7 +47,7 @@ impl Engine<'_> {
 type Outcome = (usize, u32);
 type Judge = dyn Fn(&[DraftToken], &mut Engine<'_>, &mut Randomness) -> Outcome;
 
-/// Texts by value, what they should follow, and how many drafts were accepted of those judged.
+/// Texts by value, their expected distribution, and the share of judged drafts that was accepted.
 fn written(sampling: SamplingParameters, scheme: SchemeParameters, judge: &Judge) -> (Vec<u32>, Vec<f64>, f64) {
     let texts = Texts::of_four(scheme, sampling);
     let (mut judged, mut accepts) = (0u32, 0u32);

@@ -122,8 +122,8 @@ fn gate_that_sees(texts: &Texts, prefix: &[u32], id: u32) -> bool {
     score + f64::from(0.5 * hidden[1] - hidden[0] + SEEING_BIAS) >= 0.0
 }
 
-/// A gate may see the token (Zhong et al., §3.2): what it passes is q's, what it doubts is judged as a draft from q̂,
-/// cut and rounded or not.
+/// A gate may see the token (Zhong et al., §3.2): a token that it passes follows q, one that it doubts is judged as a
+/// draft from q̂, cut and rounded or not.
 #[test]
 fn sprinter_that_sees_the_token() {
     for (scheme, sampling, name) in [0, 1, 3, 5, 7, 8, 9]

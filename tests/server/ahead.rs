@@ -102,7 +102,7 @@ async fn branches_change_no_text() {
     assert!(branched > 2 && resumed > 4, "{branched} tokens of branches, {resumed} resumptions");
 }
 
-/// For those who guess, whose guesses are then late, and for those who do not: the server's own drafts save passes.
+/// The server's own drafts save passes, for edges that guess, whose guesses are then late, and for those that do not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_servers_own_drafts_change_no_text() {
     let calm = blocks::server(4, Limits::default()).await;

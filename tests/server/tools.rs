@@ -23,7 +23,7 @@ const CHAT: &str = "/v1/chat/completions";
 /// Tokens of prompt and answer.
 const CONTEXT: u32 = 2048;
 
-/// In the manner of Hermes and Qwen.
+/// A template in the manner of Hermes and Qwen.
 const TAGGED: &str = "\
 {% if tools %}
 <tools>{% for tool in tools %}{{ tool | tojson }}{% endfor %}</tools> Write <tool_call>…</tool_call> to call one.
@@ -36,7 +36,7 @@ const TAGGED: &str = "\
 
 {% endfor %}
 assistant:";
-/// In the manner of Llama 3.1.
+/// A template in the manner of Llama 3.1.
 const BARE: &str =
     "{{ tools | tojson(indent=4) if tools }}{% for message in messages %}{{ message.content }}|{% endfor %}";
 

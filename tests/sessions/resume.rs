@@ -23,7 +23,7 @@ fn settings(mode: Mode, temperature: f32, seed: u64, max_new_tokens: u32) -> Set
     Settings { mode, sampling: at(temperature), seed, max_new_tokens }
 }
 
-/// Ahead of the text by what is measured, and with guesses that form a tree, waited for or not.
+/// Modes of drafting ahead: by measurements, and with guesses that form a tree, waited for or not.
 fn ahead() -> [Mode; 3] {
     let plans = [None, Some(Schedule::AT_ONCE), Some(Schedule { group: 3, patience: 1.0, lead: 64 })];
     plans.map(|fixed| Mode::Ahead(Ahead { fixed, branches: fixed.map(|_| true), ..Ahead::default() }))

@@ -13,7 +13,7 @@ use tokio::{
 /// An answer to a request.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// Such as 200; 0 if the connection ended without an answer.
+    /// HTTP status of the answer, such as 200; 0 if the connection ended without an answer.
     pub status: u16,
     /// The lines of the head, in lower case.
     pub head: String,

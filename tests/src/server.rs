@@ -54,7 +54,7 @@ pub struct Options {
     pub caps: Caps,
     /// Origins, tokens and proxies that are accepted.
     pub access: Access,
-    /// With which it speaks TLS, if it does.
+    /// TLS settings; `None` for plain HTTP.
     pub tls: Option<Arc<rustls::ServerConfig>>,
     /// The source of the target's chat template.
     pub chat: ChatSource,
@@ -84,7 +84,7 @@ impl Server {
         Self::start_as(Options { sessions, limits, ..Options::default() }).await
     }
 
-    /// The same with whatever else can be set.
+    /// Starts the pair's target on a free port, with these options.
     pub async fn start_as(options: Options) -> Self {
         let pair = PairPaths::default();
         let (tokenizer, target) = (pair.tokenizer().unwrap(), pair.target().unwrap());
@@ -97,12 +97,12 @@ impl Server {
         Self::start_for(Engine::start(target, sessions).unwrap().into(), info, limits).await
     }
 
-    /// Starts in front of any target.
+    /// Starts a server in front of any target, on a free port.
     pub async fn start_for(engine: Target, info: TargetInfo, limits: Limits) -> Self {
         Self::serve(engine, info, Options { limits, ..Options::default() })
     }
 
-    /// The same with whatever else can be set; the slots are the engine's.
+    /// Starts a server in front of any target with these options; the target sets the number of slots.
     pub fn serve(engine: Target, info: TargetInfo, options: Options) -> Self {
         let Options { limits, caps, access, tls, chat, page, .. } = options;
         let pair = PairPaths::default();
@@ -147,7 +147,7 @@ impl Server {
         self.url.split('/').nth(2).unwrap()
     }
 
-    /// A raw connection with these headers, or the status of what is answered in its place.
+    /// Opens a raw connection with these headers, or returns the status of the refusal.
     pub async fn raw_with(&self, headers: &[(&'static str, &str)]) -> Result<RawClient, u16> {
         let mut request = self.url.as_str().into_client_request().unwrap();
         for (name, value) in headers {

@@ -31,7 +31,7 @@ struct Module {
     paths: Vec<Names>,
 }
 
-/// One name that a `use` brings; `*` for all names of a module.
+/// A name that a `use` brings; `*` for all names of a module.
 struct Use {
     name: String,
     path: Names,
@@ -152,7 +152,7 @@ impl Tree {
 /// A module in another.
 struct Child {
     name: String,
-    /// Its text, unless it has a file of its own.
+    /// Text of the module, unless it has a file of its own.
     text: Option<TokenStream>,
     /// Value of `#[path = "…"]`.
     path: Option<String>,

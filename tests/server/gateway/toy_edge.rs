@@ -66,7 +66,7 @@ impl ToyEdge {
         edge
     }
 
-    /// The committed tokens, and what they cost.
+    /// Runs a generation; returns the committed tokens and the session's statistics.
     pub async fn generate(&mut self, prompt: &[u32], settings: &Settings) -> (Vec<u32>, Statistics) {
         self.session.start(prompt.to_vec(), settings, self.now()).unwrap();
         let mut ids = Vec::new();

@@ -1,4 +1,4 @@
-//! One end of a session that writes down what frames mean.
+//! One end of a session that writes down the meaning of frames.
 
 use outrider_codec::{
     error::{DecodeError, ParameterError},
@@ -11,7 +11,7 @@ use outrider_speculation::{
 };
 use serde_json::{Value, json};
 
-/// One end's view of a session: decodes frame after frame.
+/// One end's state of a session: decodes frame after frame.
 pub struct Reader {
     pub vocab_size: u32,
     pub scheme: Option<Scheme>,

@@ -334,7 +334,7 @@ fn one_of_each() -> Value {
     recorder.done()
 }
 
-/// Frames that are none, and prompts whose scheme is none.
+/// Bytes that are no frames, and prompts whose scheme does not exist.
 fn malformed() -> Value {
     let mut recorder = Recorder::new("malformed", 4096);
     let half = 0.5f32.to_le_bytes();

@@ -39,13 +39,13 @@ impl Default for Manner {
 /// A text's number of tokens, and its last ones.
 type Follows = (usize, Vec<u32>);
 
-/// The guesses that came, by what they follow.
+/// Guesses received, by the text that they follow.
 #[derive(Debug, Default)]
 pub struct Store {
     guesses: Mutex<HashMap<Follows, Vec<u32>>>,
     /// Messages of guesses.
     pub messages: AtomicUsize,
-    /// Connections that were closed after as many messages as they bear.
+    /// Connections that were closed after their number of messages.
     pub closed: AtomicUsize,
 }
 
@@ -97,7 +97,7 @@ impl Store {
 
 /// A proposer that listens, until dropped.
 pub struct Proposer {
-    /// Its address, in the form of `--guesses-to`.
+    /// Address of the proposer, in the form of `--guesses-to`.
     pub address: String,
     /// Guesses that it has received.
     pub store: Arc<Store>,
@@ -124,7 +124,7 @@ impl Proposer {
         Self { address, store, listening }
     }
 
-    /// On a port, for who knows the token.
+    /// Starts one on a port, for clients that know the token.
     pub async fn on_port(token: &'static [u8], manner: Manner) -> Self {
         let (listener, store) = (TcpListener::bind("127.0.0.1:0").await.unwrap(), Arc::new(Store::default()));
         let (address, kept) = (format!("tcp:{}", listener.local_addr().unwrap()), Arc::clone(&store));

@@ -86,7 +86,7 @@ impl Served {
         }
     }
 
-    /// The ids of what is to be gone on from.
+    /// Token ids of the texts that are to be continued.
     pub fn prompts(&self, prompt: &Value) -> Vec<Vec<u32>> {
         let ids = |list: &Value| -> Vec<u32> {
             list.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
