@@ -50,7 +50,7 @@ fn main() {
     criterion.final_summary();
 }
 
-/// Schemes with their codes, and what a rule or stop rule asks of each distribution beside.
+/// Schemes with their codes, and the further numbers that a rule or stop rule needs of each distribution.
 fn cases() -> Vec<(&'static str, DraftingOptions, Need)> {
     let of = |scheme: SchemeName, code, support_size| DraftingOptions {
         scheme: scheme.into(),

@@ -14,7 +14,7 @@ use crate::passes::{Engine, Failure, Pass};
 /// Tokens that are cached in one pass: in the browser, the attention of a long prompt needs much memory.
 const PIECE: usize = 128;
 
-/// The model with a copy of what it was after the cached tokens: its cache cannot be cut, but tensors are shared.
+/// A model with a copy of its state after the cached tokens: its cache cannot be cut, but tensors are shared.
 pub struct Quantized {
     pub vocabulary: u32,
     cached: usize,

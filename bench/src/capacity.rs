@@ -37,7 +37,7 @@ const TOKENS: u32 = 64;
 /// Number of tokens that an edge guesses ahead of the text, and time that a guess takes it.
 const LEAD: usize = 6;
 const DRAFT: Duration = Duration::from_millis(1);
-/// No answer takes that long.
+/// Time limit for an answer of the server.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Runs the measurement with the arguments that follow its name.
@@ -101,7 +101,7 @@ impl Way {
     }
 }
 
-/// A text, and what the draft model guesses at each of its positions.
+/// A text, and the draft model's guess for each of its positions.
 struct Text {
     seed: u64,
     prompt: Vec<u32>,
@@ -238,7 +238,7 @@ impl Session {
         }
     }
 
-    /// Has a text written, with guesses or without, and ends it early where the time is over. Gives the tokens.
+    /// Has the server write a text, with guesses or without; cuts it off when the time is over. Returns the tokens.
     async fn write(&mut self, text: &Text, guesses: bool, end: Option<Instant>) -> Result<Vec<u32>, Failure> {
         self.generation += 1;
         let generation = self.generation;

@@ -50,7 +50,7 @@ use crate::{checkpoint, grow, passes::Failure, serve::process::Server};
 const TARGETS: [(&str, Duration); 2] = [("built-in", Duration::from_secs(6)), ("135M", Duration::from_secs(12))];
 /// Words that each text begins with.
 const PROMPT_WORDS: usize = 8;
-/// Until requests that were given up are gone.
+/// Time until the engine has dropped requests that were cut off.
 const SETTLING: Duration = Duration::from_millis(500);
 
 /// Runs the measurement with the arguments that follow its name.
@@ -123,14 +123,14 @@ struct Bench {
     rounds: usize,
 }
 
-/// Everything that serves one target.
+/// All servers and links for one target.
 struct Fleet {
     // Dropped in this order: gateways before what they are connected to.
     rounds: Server,
     guesses: Server,
     /// The gateway of two workers, and the link that spreads connections over those that have guesses.
     two_guesses: Option<(Server, Link)>,
-    /// Those that write alone; the first serves `openai:` as well.
+    /// Engines that write alone; the first serves `openai:` as well.
     plain: Vec<Engine>,
     ngrams: Engine,
     guessed: Vec<Engine>,
@@ -206,7 +206,7 @@ impl Bench {
         report::write(&self.folder, &version, &self.targets, &levels)
     }
 
-    /// Those that are measured in a cell.
+    /// Ways that are measured in a cell.
     fn ways(&self, cell: Cell) -> Vec<Way> {
         let two: &[Way] = if self.has_two && cell == CELL_OF_TWO { &Way::OF_TWO } else { &[] };
         [&Way::OF_ONE[..], two].concat()

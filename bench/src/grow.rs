@@ -48,7 +48,7 @@ struct Size {
     parameters: usize,
 }
 
-/// In the widths of SmolLM2-135M and TinyLlama-1.1B.
+/// Sizes in the widths of SmolLM2-135M and TinyLlama-1.1B.
 const SIZES: [Size; 2] = [
     Size { name: "135M", hidden: 576, feed_forward: 1536, parameters: 135_000_000 },
     Size { name: "1.1B", hidden: 2048, feed_forward: 5632, parameters: 1_100_000_000 },
@@ -81,9 +81,9 @@ pub fn grown(folder: &Path, role: &str, size: &str, element: &str) -> Result<Pat
 /// The weights that a model is filled with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Filling {
-    /// The small model, as it is, in another element type.
+    /// The small model unchanged, in another element type.
     Small,
-    /// The small model and what it grows by.
+    /// The small model and the weights that it grows by.
     Grown,
     /// Random weights everywhere, in the shape of the grown one: for comparing times.
     Random,

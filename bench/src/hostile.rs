@@ -37,11 +37,11 @@ use crate::{
     },
 };
 
-/// From where a newcomer asks for a session.
+/// Address from which a newcomer asks for a session.
 const NEWCOMER: [u8; 4] = [127, 0, 0, 3];
-/// Between two of its visits.
+/// Time between two visits of the newcomer.
 const VISIT: Duration = Duration::from_millis(200);
-/// Between two looks at the server's memory.
+/// Time between two readings of the server's memory.
 const LOOK: Duration = Duration::from_millis(50);
 /// Time after an attack until the server's memory is read again.
 const REST: Duration = Duration::from_secs(3);

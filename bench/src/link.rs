@@ -39,7 +39,7 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     report::write(folder, "link", &text, measured, Some(curves::svg(&panels(&links))))
 }
 
-/// One rate and round trip.
+/// Results over a link of one rate and round trip.
 struct Link {
     /// Infinite without an emulated link.
     megabits: f64,
@@ -71,7 +71,7 @@ struct Parts {
     drafting: f64,
     /// The server's runs of the target.
     verifying: f64,
-    /// From drafts to verdicts, without verifying.
+    /// Time from drafts to verdicts, without verifying.
     link: f64,
     /// The rest of the time.
     overhead: f64,

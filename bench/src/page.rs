@@ -63,7 +63,7 @@ fn text(measured: &Value) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// Bytes until the page is ready, by what they belong to.
+/// Writes the bytes until the page is ready, by their owner.
 fn bytes(text: &mut String, measured: &Value) -> Result<(), Failure> {
     writeln!(
         text,
@@ -113,12 +113,12 @@ fn floor(text: &mut String, measured: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
-/// None without a link.
+/// Rate of a link in bits per second; none without a link.
 fn rate(link: &Value) -> Option<f64> {
     link["bitsPerSecond"].as_f64()
 }
 
-/// None where nothing was measured.
+/// Seconds of the visits that were measured; none without any.
 fn seconds(visits: &Value, key: &str) -> Option<Samples> {
     let times: Vec<f64> = array(visits).filter_map(|visit| Some(visit[key].as_f64()? / 1e3)).collect();
     Samples::of(&times)

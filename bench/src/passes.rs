@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-/// Why an engine cannot do what it is asked for.
+/// Reason why an engine cannot run a pass.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
 /// A pass, by its numbers of tokens.

@@ -13,7 +13,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// None of no measurements.
+    /// Summarises measurements; `None` if there are none.
     pub fn of(values: &[f64]) -> Option<Self> {
         let mut values = values.to_vec();
         values.sort_by(f64::total_cmp);

@@ -121,7 +121,7 @@ impl Bench {
         })
     }
 
-    /// Many that are connected and have said something, a few of which go on. At the end all go on.
+    /// Runs many connected sessions that have begun, a few of which go on. At the end all go on.
     async fn crowd(&self, connected: usize, active: usize, recordings: &[Arc<Recording>]) -> Result<Crowd, Failure> {
         let server = Server::start(&self.outrider, &[])?;
         let before = server.resident_bytes()?;

@@ -27,7 +27,7 @@ pub enum Storage {
     /// llama.cpp's mixture of this name: Q4_K, with Q6_K for the head and where it matters most; rows that are no whole
     /// blocks of 256 in Q5_0 and Q8_0.
     Q4KM,
-    /// The same with Q5_K for Q4_K and Q5_1 for Q5_0.
+    /// llama.cpp's mixture of this name: like Q4_K_M with Q5_K for Q4_K and Q5_1 for Q5_0.
     Q5KM,
 }
 

@@ -41,12 +41,12 @@ pub fn write(folder: &Path) -> Result<(), Failure> {
     report::write(folder, "edge", &text, measured, Some(chart::svg(&charts)))
 }
 
-/// One engine on one model.
+/// Measurements of one engine on one model.
 struct Row {
     name: String,
     engine: String,
     threads: u64,
-    /// By pass: milliseconds.
+    /// Milliseconds of each of [`PASSES`].
     times: [Option<Samples>; PASSES.len()],
     /// Share of the speed of memory that the first of [`PASSES`] reaches.
     roofline: Option<f64>,

@@ -40,7 +40,7 @@ pub enum Drafting {
     Nobody,
     /// vLLM's own: what followed the same tokens before.
     Ngrams,
-    /// Edges, whose guesses come over this Unix socket.
+    /// Guesses of edges, which come over this Unix socket.
     Guesses(PathBuf),
 }
 

@@ -1,4 +1,4 @@
-//! Those who have texts written: plain streaming clients of vLLM, and edges of a gateway.
+//! Players, which have texts written: plain streaming clients of vLLM, and edges of a gateway.
 
 use std::time::{Duration, Instant};
 

@@ -52,7 +52,7 @@ macro_rules! attack {
     };
 }
 
-/// All of them, and first none.
+/// All attacks, after a run without any.
 pub const ATTACKS: &[Attack] = &[
     attack!("nobody", "the witness alone", 0, |_, _, _| Box::pin(async { Ok(Tally::default()) })),
     attack!("seats", "Hello, Prompt, Welcome, cut", 12, |stranger, end, _| Box::pin(seats(stranger, end))),
@@ -132,7 +132,7 @@ async fn silence(stranger: Stranger, end: Instant) -> Result<Tally, Failure> {
     Ok(tally)
 }
 
-/// One request after another; what was answered.
+/// Sends one request after another, and counts the answers.
 async fn ask(stranger: Stranger, end: Instant, method: &str, path: &str, body: Vec<u8>) -> Result<Tally, Failure> {
     let mut tally = Tally::default();
     while Instant::now() < end {

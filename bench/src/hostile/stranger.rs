@@ -18,7 +18,7 @@ use tokio_tungstenite::{WebSocketStream, tungstenite::Message};
 
 use crate::passes::Failure;
 
-/// From where strangers attack.
+/// Address from which strangers attack.
 const ATTACKER: [u8; 4] = [127, 0, 0, 2];
 
 /// Counts of answers and events, by name.
@@ -44,7 +44,7 @@ impl fmt::Display for Tally {
     }
 }
 
-/// Somebody at an address.
+/// A client at an address.
 #[derive(Debug, Clone)]
 pub struct Stranger {
     from: SocketAddr,
@@ -73,7 +73,7 @@ impl Stranger {
         Ok(stream)
     }
 
-    /// The first line's status of what is answered to a request.
+    /// Sends a request and returns the status of the answer.
     pub async fn ask(&self, method: &str, path: &str, body: &[u8]) -> Result<String, Failure> {
         let mut stream = self.connect().await?;
         // Refused before all of it is out: the answer is there all the same.
@@ -95,7 +95,7 @@ impl Stranger {
         .into_bytes()
     }
 
-    /// A session that has said Hello, and what was answered.
+    /// Opens a session with a Hello; returns it and the name of the answer.
     pub async fn greeted(&self) -> Result<(Session, String), Failure> {
         let stream = self.connect().await?;
         let (mut session, _) = tokio_tungstenite::client_async(format!("ws://{}/session", self.to), stream).await?;

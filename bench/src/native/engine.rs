@@ -11,7 +11,7 @@ use std::{
 
 use crate::passes::{Failure, Pass};
 
-/// For threads that spin after their work to fall asleep before another engine is timed.
+/// Time for threads that spin after their work to fall asleep, before another engine is timed.
 const SETTLING: Duration = Duration::from_millis(30);
 
 /// A model loaded by one engine.

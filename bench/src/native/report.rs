@@ -12,7 +12,7 @@ use crate::{
     shapes::{Shape, Storage},
 };
 
-/// In the order of the tables' columns and the charts' bars.
+/// Engines in the order of the tables' columns and the charts' bars.
 pub const ENGINES: [&str; 4] = ["llama.cpp", "Outrider", "llama.cpp, flash attention", "candle"];
 /// Passes that are measured: the rows of a draft after a prompt, and a prompt.
 pub const PASSES: [Pass; 5] = [
@@ -23,7 +23,7 @@ pub const PASSES: [Pass; 5] = [
     Pass { rows: 128, cached: 0, all_logits: false },
 ];
 
-/// One model at one number of threads, in every engine.
+/// Measurements of one model at one number of threads, in every engine.
 pub struct Measured {
     model: String,
     threads: usize,
@@ -32,7 +32,7 @@ pub struct Measured {
     file_bytes: f64,
     /// Bytes per second, one a round.
     pub bandwidth: Vec<f64>,
-    /// By pass, then by engine: milliseconds.
+    /// Milliseconds by pass, then by engine.
     pub times: [[Vec<f64>; ENGINES.len()]; PASSES.len()],
     /// Milliseconds of loading, by engine.
     pub load_ms: Vec<f64>,
@@ -140,7 +140,7 @@ impl Measured {
     }
 }
 
-/// Everything measured.
+/// Report of all measurements.
 pub struct Report {
     pub tables: Vec<Measured>,
 }

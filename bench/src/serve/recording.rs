@@ -30,7 +30,7 @@ const DRAFTS: u32 = 4;
 const TOKENS: u32 = 96;
 /// Words of the tale's sentence that a text begins with.
 const PROMPT_WORDS: usize = 12;
-/// No answer takes that long.
+/// Time limit for an answer of the server.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A message of a session.
@@ -79,7 +79,7 @@ pub async fn record(url: &str, count: usize) -> Result<Vec<Arc<Recording>>, Fail
     Ok(recordings)
 }
 
-/// One connection, until either end closes it.
+/// Records one connection, until either end closes it.
 async fn pass_on(listener: &TcpListener, url: &str) -> Result<Vec<Step>, Failure> {
     let (stream, _) = listener.accept().await?;
     stream.set_nodelay(true)?;
@@ -106,7 +106,7 @@ async fn pass_on(listener: &TcpListener, url: &str) -> Result<Vec<Step>, Failure
 #[derive(Debug, Default)]
 pub struct Played {
     pub tokens: usize,
-    /// From each Draft to its Verdict.
+    /// Milliseconds from each Draft to its Verdict.
     pub latencies_ms: Vec<f64>,
 }
 
@@ -117,7 +117,7 @@ impl Played {
     }
 }
 
-/// A connection that sends what was recorded, and wants the answers that were recorded.
+/// A connection that sends the recorded messages, and requires the recorded answers.
 pub struct Player {
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
     steps: VecDeque<Step>,

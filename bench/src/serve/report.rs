@@ -18,10 +18,10 @@ const MIB: f64 = 1024.0 * 1024.0;
 pub struct Level {
     pub sessions: usize,
     pub tokens_per_second: f64,
-    /// From a Draft sent to its Verdict read, ascending.
+    /// Milliseconds from a Draft sent to its Verdict read, ascending.
     pub latencies_ms: Vec<f64>,
     pub rows_per_run: f64,
-    /// From a pass being asked for to its first run.
+    /// Milliseconds between the request of a pass and its first run.
     pub queue_ms: f64,
     pub bytes_per_session: f64,
 }
