@@ -1,5 +1,5 @@
 //! A text that the target writes and the edge drafts ahead of: both state machines, joined by queues, with cuts, drafts
-//! of the server's own, and frames of somebody who lies.
+//! of the server's own, and frames of a peer that lies.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -25,7 +25,7 @@ use crate::{
 };
 
 const TOKENIZER_HASH: [u8; 32] = [7; 32];
-/// More than any run of these sizes takes; a run that takes more never ends.
+/// A bound on steps that no run of these sizes reaches unless it never ends.
 const MOST_STEPS: usize = 20_000;
 /// Virtual time that a step takes.
 const STEP: Duration = Duration::from_micros(100);
@@ -109,7 +109,7 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// By any plan, or by what is measured; now and then without guesses.
+/// Settings of a generation with any plan, or one that follows measurements; now and then without guesses.
 fn settings(input: &mut Unstructured<'_>) -> Result<Settings> {
     let fixed = if input.arbitrary()? {
         let patience = choose::one_of(input, &[0.0, 0.001, 0.5])?;
@@ -208,7 +208,7 @@ impl Pair {
         is_held
     }
 
-    /// The connection is lost, with what was under way, and there is another.
+    /// Cuts the connection, with the frames under way, and opens another.
     fn cut(&mut self) {
         if self.cloud.is_worth_keeping() && self.edge.disconnected() {
             (self.queues, self.is_cut) = (Default::default(), true);
@@ -216,7 +216,7 @@ impl Pair {
         }
     }
 
-    /// Tokens that the cloud did not send, to an edge whose server lies.
+    /// Sends tokens that the cloud did not send, as a server that lies does.
     fn lie_to_the_edge(&mut self, input: &mut Unstructured<'_>) -> Result<()> {
         let tokens = Tokens {
             generation: choose::one_of(input, &[1, 2, 3, 0, u32::MAX])?,
@@ -256,7 +256,7 @@ impl Pair {
         Ok(())
     }
 
-    /// One step of one of the six that can move; whether it did.
+    /// Takes one step of one of the six that can move; returns true if it moved.
     fn step(&mut self, which: usize) -> bool {
         self.steps += 1;
         self.now += STEP;
@@ -377,7 +377,7 @@ impl Pair {
         true
     }
 
-    /// Whatever the cloud sends of the text is what the target writes alone.
+    /// Reads a frame of the cloud: its tokens have to be those that the target writes alone.
     fn read(&mut self, bytes: &[u8]) {
         let Ok(Frame::Tokens(tokens)) = Frame::decode(bytes) else { return };
         let (from, to) = (tokens.position as usize, tokens.position as usize + tokens.ids.len());

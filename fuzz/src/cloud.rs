@@ -275,7 +275,7 @@ impl Driver {
         }
     }
 
-    /// Runs the pass under way; with `odd`, one of its rows is not what a model should give.
+    /// Runs the pass under way; with `odd`, one of its rows is not one that a model gives.
     fn compute(&mut self, odd: Option<&mut Unstructured<'_>>) -> Result<()> {
         let Some((pass, number)) = self.pass.take() else { return Ok(()) };
         let rows = self.cache.forward(&pass.forward, &self.model);
@@ -377,7 +377,7 @@ impl Driver {
         panic!("there is always something to poll");
     }
 
-    /// A pass is asked for: it has to feed what the cache lacks of the text and the drafts.
+    /// Begins a pass: it has to feed the tokens of text and drafts that the cache lacks.
     fn begin(&mut self, pass: Pass) {
         let forward = &pass.forward;
         assert!(self.pass.is_none(), "two passes at a time");

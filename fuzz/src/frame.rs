@@ -1,4 +1,4 @@
-//! Any bytes as a message.
+//! Fuzz target of any bytes as a message.
 
 use outrider_codec::{
     error::DecodeError,

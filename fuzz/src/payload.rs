@@ -214,7 +214,7 @@ fn strict(payload: &[u8], count: u8, cloud: &Scheme) {
     }
 }
 
-/// Encodes token by token, each within what was announced for it.
+/// Encodes token by token, each within its announced bound.
 fn encoded(drafts: &Drafts, scheme: &Scheme) -> RoundEncoder {
     const FITS: &str = "the drafts were made to fit";
     let mut round = scheme.round();
@@ -239,7 +239,7 @@ pub(crate) fn is_adaptive(parameters: SchemeParameters) -> bool {
     enumerative(parameters) != parameters
 }
 
-/// The same scheme in the papers' bits.
+/// Returns the same scheme in the papers' bits.
 fn enumerative(parameters: SchemeParameters) -> SchemeParameters {
     let code = Code::Enumerative;
     match parameters {

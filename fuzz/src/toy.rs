@@ -119,7 +119,7 @@ impl Cache {
         }
     }
 
-    /// Asserts that what is kept and fed is the start of `text`, as far as either goes.
+    /// Asserts that the kept and fed tokens are the start of `text`, as far as either goes.
     pub fn assert_holds(&self, text: &[u32]) {
         let both = self.0.len().min(text.len());
         assert_eq!(self.0[..both], text[..both], "the cache does not hold the text");

@@ -34,7 +34,7 @@ pub(super) struct Drafting {
     pub(super) rule: RuleParameters,
     /// The statistic at the beginning of the payload.
     pub(super) statistic: Option<StatisticKind>,
-    /// The edge wants to know what was judged by.
+    /// True if the edge wants evidence of judgements.
     pub(super) evidence: bool,
     /// Rounds that may be in flight.
     pub(super) window: u8,
