@@ -15,7 +15,7 @@ pub struct Panel {
     pub up: &'static str,
     /// Ranges of both axes.
     pub bounds: Bounds,
-    /// In the order of their colours; the first is grey and dashed: what the others are to be compared with.
+    /// Curves in the order of their colours; the first, grey and dashed, is the one that the others are compared with.
     pub curves: Vec<Curve>,
 }
 

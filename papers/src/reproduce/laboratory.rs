@@ -66,7 +66,7 @@ impl Times {
     }
 }
 
-/// A pair of models with what the experiments have measured of it, and a place to report progress.
+/// A pair of models with the experiments' measurements of it, and a place to report progress.
 pub struct Laboratory {
     pub(super) pair: Pair,
     pub(super) target: Model,

@@ -61,9 +61,9 @@ pub struct Job<'a> {
 pub struct Text {
     /// The author of the text.
     pub kind: Kind,
-    /// All of it, the beginning included.
+    /// Tokens of the whole text, the beginning included.
     pub tokens: Vec<u32>,
-    /// One for every position after the beginning.
+    /// Examples, one for every position after the beginning.
     pub examples: Vec<Example>,
 }
 
@@ -157,7 +157,7 @@ impl Pair<'_> {
         }
     }
 
-    /// One token in every lane.
+    /// Writes one token in every lane.
     fn step(&self, lanes: &mut [Lane<'_>]) -> Result<(), TrainingError> {
         let draft = run(self.draft, lanes.iter_mut().map(|lane| (&lane.text.tokens[..], &mut lane.draft_cache)))?;
         let target = run(self.target, lanes.iter_mut().map(|lane| (&lane.text.tokens[..], &mut lane.target_cache)))?;
@@ -178,7 +178,7 @@ impl Pair<'_> {
     }
 }
 
-/// Feeds what a cache has not seen of its text, and gives the logits after the last token.
+/// Feeds the tokens of a text that its cache lacks, and returns the logits after the last token.
 fn run<'a>(
     model: &Model,
     texts: impl Iterator<Item = (&'a [u32], &'a mut KvCache)>,
