@@ -135,7 +135,7 @@ impl Bench {
     }
 }
 
-/// Plays a session again and again; how often it failed, too.
+/// Plays a session again and again; counts its failures, too.
 async fn witness(url: String, recording: Arc<Recording>, end: Instant) -> (Played, usize) {
     let (mut played, mut failures) = (Played::default(), 0);
     while Instant::now() < end {
@@ -155,7 +155,7 @@ async fn witness(url: String, recording: Arc<Recording>, end: Instant) -> (Playe
     (played, failures)
 }
 
-/// Comes again and again, and stays no longer than for its welcome.
+/// Opens a session again and again, and leaves after its welcome.
 async fn newcomer(stranger: Stranger, end: Instant) -> Result<Tally, Failure> {
     let mut tally = Tally::default();
     while Instant::now() < end {

@@ -41,10 +41,10 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
 
 /// Results over a link of one rate and round trip.
 struct Link {
-    /// Infinite without an emulated link.
+    /// Rate in megabits per second; infinite without an emulated link.
     megabits: f64,
     round_trip_ms: f64,
-    /// The server alone comes first.
+    /// Results of the schemes; the server alone comes first.
     schemes: Vec<Scheme>,
 }
 
@@ -66,7 +66,7 @@ struct Scheme {
     parts: Parts,
 }
 
-/// Milliseconds a token.
+/// Milliseconds of a token, by part.
 struct Parts {
     drafting: f64,
     /// The server's runs of the target.

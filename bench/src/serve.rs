@@ -51,9 +51,9 @@ struct Form {
     levels: &'static [usize],
     /// Time that sessions go on at each level.
     time: Duration,
-    /// Different recordings.
+    /// Number of different recordings.
     recordings: usize,
-    /// Connected, and of these active.
+    /// Numbers of connected sessions, and of active ones among these.
     crowd: (usize, usize),
     /// Rounds of the passes that are timed.
     rounds: usize,

@@ -30,8 +30,9 @@ const MOST_STEPS: usize = 20_000;
 /// Virtual time that a step takes.
 const STEP: Duration = Duration::from_micros(100);
 
-/// Runs a few generations over one session. Whatever was guessed, by whom and when, the target writes what it writes
-/// alone; who lies is refused, or ignored, or believed without any harm. Without lies each generation ends.
+/// Runs a few generations over one session. Whatever was guessed, by either end and at any time, the target writes the
+/// text that it writes alone. A lie is refused, or ignored, or believed without any harm. Without lies each generation
+/// ends.
 pub fn check(bytes: &[u8]) {
     // Unstructured never runs out: where bytes end it goes on with zeros.
     let _ = play(&mut Unstructured::new(bytes));
@@ -154,7 +155,7 @@ struct Pair {
     /// Guesses that the server makes itself, where it does.
     own: Option<OwnDrafts>,
     is_held: bool,
-    /// The connection is another, over which the edge has not yet come back.
+    /// True if the connection is another, over which the edge has not yet come back.
     is_cut: bool,
     now: Duration,
     steps: usize,
@@ -167,7 +168,7 @@ struct Pair {
     written: usize,
     end: Option<EndReason>,
     lied: bool,
-    /// The edge has found the lie out.
+    /// True if the edge has detected the lie.
     has_failed: bool,
     /// True if the edge's engine chooses guesses on its own.
     chooses: bool,

@@ -28,7 +28,7 @@ mod verdict;
 use reference::{Drafting, Generation, Reaction, Reference};
 
 const TOKENIZER_HASH: [u8; 32] = [7; 32];
-/// More outputs than one call can leave to be polled.
+/// A bound on outputs that no call leaves to be polled.
 const MOST_OUTPUTS: usize = 4;
 
 /// Calls the session in any order that its contract allows, and compares what follows with the `Reference`. The
@@ -359,7 +359,7 @@ impl Driver {
         Ok(())
     }
 
-    /// All outputs but the pass, which is begun.
+    /// Polls all outputs but the pass, which is begun.
     fn outputs(&mut self) -> Vec<CloudOutput> {
         let mut outputs = Vec::new();
         for _ in 0..MOST_OUTPUTS {

@@ -29,7 +29,7 @@ const MOST_STEPS: usize = 20_000;
 /// Largest error of a confidence whose statistics are rounded to f16.
 const ROUNDING: f64 = 1e-3;
 
-/// Both ends, their models and the link.
+/// Two ends with their models, and the link between them.
 pub struct Pair {
     /// State machine of the edge.
     pub edge: EdgeSession,
@@ -53,11 +53,11 @@ pub struct Pair {
     pub run: Option<Run>,
     /// True if the edge received frames that its server did not send.
     pub lied: bool,
-    /// The edge has given an error: it is not polled any more.
+    /// True if the edge has given an error: it is not polled any more.
     pub failed: bool,
 }
 
-/// A generation, as the edge's outputs tell it.
+/// A generation, as the edge's outputs report it.
 pub struct Run {
     /// Token ids of the prompt.
     pub prompt: Vec<u32>,

@@ -1,5 +1,5 @@
-//! Models that cost nothing: logits and a hidden state from a hash of the last two tokens. What `outrider-tests` has as
-//! well, without what that crate depends on.
+//! Models that cost nothing: logits and a hidden state from a hash of the last two tokens. `outrider-testing` has such
+//! models too, but more dependencies.
 
 use arbitrary::{Result, Unstructured};
 use outrider_speculation::{
@@ -13,7 +13,7 @@ use outrider_speculation::{
 pub struct Toy {
     /// Size of the vocabulary, V.
     pub vocab_size: u32,
-    /// Models of different seeds know nothing of each other.
+    /// Seed of the model; models of different seeds are independent.
     pub seed: u8,
     /// Distance of a draft from the target of the same seed, in sixteenths.
     pub difference: u8,
@@ -78,7 +78,7 @@ pub fn gate_score(hidden: [f32; 2]) -> f64 {
 /// Output of a pass for one token.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// Logits, [vocab_size].
+    /// Logits of the vocabulary.
     pub logits: Vec<f32>,
     /// The hidden state that the logits belong to.
     pub hidden: [f32; 2],
@@ -126,7 +126,7 @@ impl Cache {
     }
 }
 
-/// A row as an engine gives it of which the largest logits, and the mass of the others, are enough.
+/// A row with its largest logits and the mass of the others, for callers that need no more.
 pub fn cut(logits: &mut [f32], TopK { k, temperature }: TopK) {
     let mut order: Vec<usize> = (0..logits.len()).collect();
     order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]));
@@ -139,7 +139,7 @@ pub fn cut(logits: &mut [f32], TopK { k, temperature }: TopK) {
     others.into_iter().for_each(|id| logits[id] = other.min(least));
 }
 
-/// A row of logits that a model should not give: not finite, flat, or of another length.
+/// A row of logits that no model should give: not finite, flat, or of another length.
 pub fn odd_row(input: &mut Unstructured<'_>, vocab_size: u32) -> Result<Vec<f32>> {
     let mut row = vec![0.0; vocab_size as usize];
     let place = input.int_in_range(0..=row.len().saturating_sub(1))?;

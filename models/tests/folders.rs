@@ -1,4 +1,4 @@
-//! Checkpoints as folders, with what lies beside their weights.
+//! Checkpoints as folders, with the files that come with their weights.
 #![cfg(not(target_arch = "wasm32"))]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

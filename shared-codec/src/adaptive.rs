@@ -72,9 +72,7 @@ const MODE_TOTAL: u64 = 64;
 /// The most steps that coding a token may take; two for each id with mass.
 pub const MAX_STEPS: u32 = 4096;
 
-/// The adaptive code of one session, with its learned frequencies.
-///
-/// Two codes with the same parameters, prompts and commits are equal.
+/// The adaptive code of one session. Equal parameters, prompts and commits make equal codes.
 #[derive(Debug, Clone)]
 pub struct AdaptiveCode {
     vocab_size: u32,

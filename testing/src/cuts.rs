@@ -18,7 +18,7 @@ use crate::toy::{CachedToy, ToyModel};
 /// Frequency of cuts, restarts and repeats of the connections.
 #[derive(Debug, Clone, Copy)]
 pub struct Odds {
-    /// A connection bears this many bytes on average; `None` for as many as there are.
+    /// Bytes that a connection bears on average; `None` for any number.
     pub bytes: Option<u32>,
     /// One in this many cuts comes with a restart of the server, which forgets all sessions.
     pub restarts: u32,
@@ -32,7 +32,7 @@ pub struct Odds {
 }
 
 impl Odds {
-    /// Connections that hold.
+    /// Connections that are never cut.
     pub const SMOOTH: Self = Self { bytes: None, restarts: 1, repeats: u32::MAX, verdict_with: None, new_draws: false };
 }
 
@@ -43,11 +43,11 @@ pub struct Counts {
     pub cuts: usize,
     /// Number of these cuts that came with a restart of the server.
     pub restarts: usize,
-    /// Frames that came twice.
+    /// Number of frames that arrived twice.
     pub repeated: usize,
-    /// Frames of a connection before that came late.
+    /// Number of frames that arrived late, from an earlier connection.
     pub late: usize,
-    /// Sessions that went on where they were.
+    /// Number of sessions that were resumed.
     pub resumed: usize,
     /// Number of sessions that started over.
     pub anew: usize,
@@ -103,7 +103,7 @@ pub struct Cuts {
     info: TargetInfo,
     hosted: Vec<Hosted>,
     wire: Wire,
-    /// Frames of connections before, which may come yet.
+    /// Frames of earlier connections, which may still arrive.
     limbo: VecDeque<(u32, Vec<u8>)>,
     last_ticket: u8,
     has_struck: bool,

@@ -90,7 +90,7 @@ impl fmt::Display for Fit {
     }
 }
 
-/// Fails unless samples follow a distribution; `what` says of what.
+/// Fails unless samples follow a distribution; `what` names it in the message.
 pub fn assert_follows(counts: &[u32], distribution: &[f64], what: impl fmt::Debug) {
     assert!((distribution.iter().sum::<f64>() - 1.0).abs() < 1e-9, "no distribution: {what:?}");
     let fit = Fit::new(counts, distribution);

@@ -1,4 +1,4 @@
-//! Strangers who ask the API for more than there is.
+//! Strangers who ask the API for more than the server has.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,4 @@
-//! A peer that never reads. The test runs in a process of its own, because what it measures is the memory of the whole
-//! process.
+//! A peer that never reads. The test runs in a process of its own, because it measures the memory of the whole process.
 #![cfg(target_os = "linux")]
 
 use std::{process::Command, time::Duration};
@@ -16,7 +15,7 @@ use outrider_tests::{
 };
 use tokio::{runtime::Builder, time};
 
-/// Set in the process of its own.
+/// Variable that is set in the process of its own.
 const ALONE: &str = "OUTRIDER_TEST_ALONE";
 const DSSD: SchemeParameters = SchemeParameters::Dssd { downlink: Downlink::Sampled(1) };
 

@@ -22,7 +22,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Takes an answer apart.
+    /// Parses the bytes of an answer.
     pub fn of(bytes: &[u8]) -> Self {
         let text = String::from_utf8(bytes.to_vec()).expect("the answer is UTF-8");
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
@@ -65,7 +65,7 @@ async fn to_end(stream: &mut TcpStream) -> Vec<u8> {
     answer
 }
 
-/// A GET request of what need not be a text: the answer without its body, and the body.
+/// Sends a GET request for a file that need not be text; returns the answer without its body, and the body.
 pub async fn get_bytes(address: &str, path: &str, headers: &[(&str, &str)]) -> (Answer, Vec<u8>) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(&request("GET", path, headers, "")).await.unwrap();
@@ -80,7 +80,7 @@ pub async fn get(address: &str, path: &str, headers: &[(&str, &str)]) -> Answer 
     exchange(address, &request("GET", path, headers, "")).await
 }
 
-/// A POST request of JSON.
+/// Sends a POST request of JSON and returns its answer.
 pub async fn post(address: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
     let headers = [&[("Content-Type", "application/json")], headers].concat();
     exchange(address, &request("POST", path, &headers, body)).await

@@ -1,4 +1,4 @@
-//! A TCP proxy that cuts.
+//! A TCP proxy that cuts its connections.
 
 use std::{
     net::SocketAddr,

@@ -43,7 +43,7 @@ pub struct Server {
 /// The most drafts a round may carry on this server.
 pub const MAX_DRAFT_TOKENS: u8 = 16;
 
-/// Settings in which a server differs from one that lets everybody in.
+/// Settings of a server; by default it lets everybody in.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Number of sessions at a time.
@@ -185,7 +185,7 @@ impl Server {
         RawClient { socket: tokio_tungstenite::connect_async(&self.url).await.unwrap().0 }
     }
 
-    /// A raw connection that has shaken hands for a draft.
+    /// Opens a raw connection and shakes hands for a draft.
     pub async fn greeted(&self, draft: &DraftInfo) -> (RawClient, Welcome) {
         let mut client = self.raw().await;
         client.send(hello(draft)).await;

@@ -19,7 +19,7 @@ use crate::layering::metadata;
 type Outcome<T> = Result<T, Box<dyn Error>>;
 /// Names that lead to a module or an item from the root of its crate.
 type Names = Vec<String>;
-/// Gives the text of a file, if there is one.
+/// Returns the text of a file, if there is one.
 type Read<'a> = dyn Fn(&Path) -> Option<String> + 'a;
 
 /// A module, in a file of its own or inside another's.

@@ -51,7 +51,7 @@ fn what_is_not_there_is_caught() {
     }
 }
 
-/// A sentence for everything that the document at `path` points at and that is not there.
+/// Returns a sentence for everything that the document at `path` points at and that does not exist.
 fn problems(path: &str, text: &str, paths: &BTreeSet<String>, read: &dyn Fn(&str) -> String) -> Vec<String> {
     let mut problems = Vec::new();
     let text = without_code(text);

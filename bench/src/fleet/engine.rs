@@ -24,7 +24,7 @@ pub const MODEL: &str = "target";
 const DRAFTS: u32 = 8;
 /// Room for 64 texts of the largest target, so that five engines fit into one machine.
 const KV_CACHE_BYTES: &str = "536870912";
-/// Starting takes half a minute on a core of its own.
+/// Time limit for an engine to start, which takes half a minute on a core of its own.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// Time limit for an engine to end after SIGTERM.
 const FAREWELL: Duration = Duration::from_secs(20);

@@ -1,4 +1,4 @@
-//! Tables, charts and numbers.
+//! Tables, charts and numbers of `cargo xtask bench fleet`.
 
 use std::{collections::HashMap, fmt::Write, path::Path, time::Duration};
 

@@ -21,7 +21,7 @@ use tokio_tungstenite::tungstenite::Message;
 use super::stranger::{Stranger, Tally, name, receive};
 use crate::passes::Failure;
 
-/// V of the built-in pair.
+/// Size of the built-in pair's vocabulary, V.
 const VOCABULARY: u32 = 4096;
 /// Drafts of a round, as many as a server allows.
 const DRAFTS: u8 = 16;
@@ -29,7 +29,7 @@ const MIB: usize = 1 << 20;
 /// The most rounds of a session: its text ends at 400 tokens.
 const ROUNDS: u32 = 20;
 
-/// Runs until the time is over.
+/// A running attack, which ends when the time is over.
 type Attacking = Pin<Box<dyn Future<Output = Result<Tally, Failure>> + Send>>;
 
 /// An attack of several strangers at a time.
@@ -197,8 +197,9 @@ async fn pings(stranger: Stranger, end: Instant) -> Result<Tally, Failure> {
     Ok(tally)
 }
 
-/// Rounds of the most drafts, each as dear as it can be. They are coded once, so that the strangers take no more of the
-/// processor than they must: what a code has learned from a verdict makes the next round another, in another session.
+/// Rounds of the most drafts, each as expensive as it can be. They are coded once, so that the strangers take no more
+/// of the processor than they must: what a code has learned from a verdict makes the next round another, in another
+/// session.
 async fn rounds(
     stranger: Stranger,
     end: Instant,

@@ -1,4 +1,4 @@
-//! Tables, charts and numbers.
+//! Tables, charts and numbers of `cargo xtask bench serve`.
 
 use std::{fmt::Write, path::Path};
 
@@ -37,7 +37,7 @@ pub struct Crowd {
     pub resident_bytes: f64,
     pub kv_bytes: f64,
     pub parked: f64,
-    /// A second, of each active one, ascending.
+    /// Tokens a second of each active session, ascending.
     pub tokens_per_session: Vec<f64>,
     pub latencies_ms: Vec<f64>,
     pub errors: f64,

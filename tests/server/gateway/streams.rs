@@ -53,12 +53,12 @@ use super::{
 const TOKEN: &[u8] = b"between us";
 const K_SQS_TOY: SchemeParameters =
     SchemeParameters::KSqs { support_size: 2, lattice_resolution: 20, code: Code::Enumerative };
-/// Edges that write at a time where many texts are wanted.
+/// Number of edges that write at a time, for tests of many texts.
 const AT_A_TIME: usize = 24;
 const STEP: Duration = Duration::from_millis(2);
 const RETRY: Retry = Retry { attempts: 40, pause: Duration::from_millis(2), longest: Duration::from_millis(20) };
 
-/// A file that no other test has.
+/// Path of a file that no other test uses.
 fn scratch(name: &str) -> PathBuf {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -84,7 +84,7 @@ fn options(proposers: &[&Proposer]) -> EngineArgs {
     }
 }
 
-/// A gateway in front of an engine, when as many workers as it has are connected.
+/// Starts a gateway in front of an engine, and waits until all its workers are connected.
 async fn gateway(engine: &MockEngine, options: EngineArgs, info: TargetInfo) -> Server {
     let workers = options.guesses_to.len() as i64;
     let connected = options.connect((Way::Streamed, &engine.address), &tokenizer(), info, 2 * AT_A_TIME).await;

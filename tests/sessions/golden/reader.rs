@@ -24,7 +24,7 @@ impl Reader {
         Self { vocab_size, scheme: None, statistics: None, pending: Drafts::Ids(Vec::new()) }
     }
 
-    /// A line of a golden file.
+    /// Decodes a frame and returns its line of a golden file.
     pub fn step(&mut self, bytes: &[u8]) -> Value {
         match self.decode(bytes) {
             Ok(value) => json!({ "hex": hex(bytes), "value": value }),

@@ -1,4 +1,4 @@
-//! Sessions that are written down as they are made.
+//! Sessions that are recorded as they are made.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ pub const ENUMERATIVE: Code = Code::Enumerative;
 
 pub const ADAPTIVE: Code = Code::Adaptive;
 
-/// A session that is being written down.
+/// A session that is being recorded.
 pub struct Recorder {
     name: &'static str,
     pub reader: Reader,

@@ -41,7 +41,7 @@ pub struct Streaming {
     pub guesses: Option<Arc<Store>>,
     /// Steps that a stream bears on average before it is cut; 0 for any number.
     pub cut_after: u32,
-    /// Takes every guess for right, which is wrong.
+    /// True if it accepts every guess, which is wrong.
     pub believes: bool,
     /// Text that it sends at each step in place of a text's tokens.
     pub raw: Option<String>,
