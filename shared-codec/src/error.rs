@@ -110,7 +110,7 @@ pub enum ParameterError {
     /// The distribution does not fit the scheme's parameters.
     #[error("the distribution does not fit the scheme: {what}")]
     DoesNotFit {
-        /// The part that does not fit, as the subject and verb of a sentence.
+        /// Reason why the distribution does not fit, as a clause.
         what: &'static str,
     },
 }
