@@ -28,7 +28,7 @@ use outrider_speculation::{
 
 /// The draft model's distribution, whatever the text.
 const Q: [f64; 4] = [0.4, 0.3, 0.2, 0.1];
-/// The target's.
+/// The target's distribution.
 const P: [f64; 4] = [0.1, 0.2, 0.3, 0.4];
 /// The rule's number: how much of the text may be the draft model's.
 const WEIGHT: f64 = 0.25;

@@ -34,7 +34,7 @@ const SAMPLINGS: [(&str, SamplingParameters); 2] = [
     ("default", SamplingParameters { temperature: 0.7, top_k: 0, top_p: 0.95 }),
     ("T=1", SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 }),
 ];
-/// Drafts in a round.
+/// Number of drafts in a round.
 const DRAFT_LENGTH: usize = 4;
 /// Rounds that the adaptive code learns from before it is timed.
 const LEARNED: usize = 16;
@@ -50,7 +50,7 @@ fn main() {
     criterion.final_summary();
 }
 
-/// Schemes with their codes, and what a rule or stop rule asks of each distribution beside.
+/// Schemes with their codes, and the further numbers that a rule or stop rule needs of each distribution.
 fn cases() -> Vec<(&'static str, DraftingOptions, Need)> {
     let of = |scheme: SchemeName, code, support_size| DraftingOptions {
         scheme: scheme.into(),

@@ -35,7 +35,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Makes the model.
+    /// Makes the model from the file's pieces.
     pub fn finish(&mut self) -> Result<(), JsValue> {
         let mut file = Cursor::new(std::mem::take(&mut self.file));
         let engine = Quantized::read(&mut file).map_err(message)?;

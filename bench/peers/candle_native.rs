@@ -1,4 +1,4 @@
-//! candle beside the server.
+//! candle's own models as an engine on this machine.
 #![forbid(unsafe_code)]
 
 use std::{fs::File, time::Instant};

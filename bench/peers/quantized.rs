@@ -14,7 +14,7 @@ use crate::passes::{Engine, Failure, Pass};
 /// Tokens that are cached in one pass: in the browser, the attention of a long prompt needs much memory.
 const PIECE: usize = 128;
 
-/// The model with a copy of what it was after the cached tokens: its cache cannot be cut, but tensors are shared.
+/// A model with a copy of its state after the cached tokens: its cache cannot be cut, but tensors are shared.
 pub struct Quantized {
     pub vocabulary: u32,
     cached: usize,
@@ -30,7 +30,7 @@ enum Weights {
 }
 
 impl Quantized {
-    /// Reads a GGUF file.
+    /// Reads a model from a GGUF file.
     pub fn read(file: &mut (impl Read + Seek)) -> Result<Self, Failure> {
         let content = Content::read(file)?;
         let architecture = content.metadata.get("general.architecture").ok_or("the architecture is missing")?;
@@ -52,7 +52,7 @@ impl Quantized {
 impl Engine for Quantized {
     fn rewind(&mut self, cached: usize, tokens: &[u32]) -> Result<(), Failure> {
         if self.cached != cached {
-            // At position 0 the cache begins anew.
+            // At position 0 candle clears its cache.
             for (piece, index) in tokens[..cached].chunks(PIECE).zip(0..) {
                 self.before.forward(piece, index * PIECE)?;
             }

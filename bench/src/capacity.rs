@@ -32,15 +32,15 @@ use outrider_papers::reproduce::sessions::beginnings;
 use crate::{passes::Failure, report, samples::digits, serve::process::Server};
 
 const SAMPLING: SamplingParameters = SamplingParameters { temperature: 0.7, top_k: 0, top_p: 1.0 };
-/// Tokens of a text.
+/// Tokens of a text, without its prompt.
 const TOKENS: u32 = 64;
-/// How far ahead of the text an edge guesses, and how long a guess takes it.
+/// Number of tokens that an edge guesses ahead of the text, and time that a guess takes it.
 const LEAD: usize = 6;
 const DRAFT: Duration = Duration::from_millis(1);
-/// No answer takes that long.
+/// Time limit for an answer of the server.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Runs it with the arguments behind its name.
+/// Runs the measurement with the arguments that follow its name.
 pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     let (folder, outrider, target, quick) = match *arguments {
         [folder, outrider, target] => (folder, outrider, target, false),
@@ -65,7 +65,7 @@ struct Bench {
     time: Duration,
 }
 
-/// How texts are written.
+/// The way in which texts are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 enum Way {
     Alone,
@@ -101,7 +101,7 @@ impl Way {
     }
 }
 
-/// A text, and what the draft model guesses at each of its positions.
+/// A text, and the draft model's guess for each of its positions.
 struct Text {
     seed: u64,
     prompt: Vec<u32>,
@@ -110,13 +110,13 @@ struct Text {
     guesses: Vec<u32>,
 }
 
-/// What so many sessions at a time got.
+/// Result of one way of writing at one number of sessions at a time.
 #[derive(Serialize)]
 struct Level {
     way: Way,
     sessions: usize,
     tokens_per_second: f64,
-    /// Of the session that got least.
+    /// Tokens per second of the slowest session.
     least: f64,
     passes_per_token: f64,
     rows_per_token: f64,
@@ -158,7 +158,7 @@ impl Bench {
         Ok(texts)
     }
 
-    /// So many sessions, each beginning a text when it has ended one, until the time is over.
+    /// Runs `sessions` sessions until the time is over; each begins another text when one has ended.
     async fn level(&self, way: Way, sessions: usize, hello: &Hello, texts: &[Arc<Text>]) -> Result<Level, Failure> {
         let server = self.server(way)?;
         let mut players = JoinSet::new();
@@ -196,7 +196,7 @@ impl Bench {
     }
 }
 
-/// What the draft model makes of the shared noise at each position behind the prompt.
+/// Token that the draft model chooses with the shared noise, for each position after the prompt.
 fn guesses(draft: &Model, text: &Text) -> Result<Vec<u32>, Failure> {
     let mut cache = draft.new_cache();
     let positions: Vec<usize> = (text.prompt.len() - 1..text.ids.len() - 1).collect();
@@ -209,7 +209,7 @@ fn guesses(draft: &Model, text: &Text) -> Result<Vec<u32>, Failure> {
     Ok(guesses)
 }
 
-/// A connection.
+/// A connection to the server, after the handshake.
 struct Session {
     socket: tokio_tungstenite::WebSocketStream<tokio_tungstenite::MaybeTlsStream<tokio::net::TcpStream>>,
     generation: u32,
@@ -238,7 +238,7 @@ impl Session {
         }
     }
 
-    /// Has a text written, with guesses or without, and ends it early where the time is over. Gives the tokens.
+    /// Has the server write a text, with guesses or without; cuts it off when the time is over. Returns the tokens.
     async fn write(&mut self, text: &Text, guesses: bool, end: Option<Instant>) -> Result<Vec<u32>, Failure> {
         self.generation += 1;
         let generation = self.generation;
@@ -252,11 +252,12 @@ impl Session {
         self.send(&Frame::Generate(request)).await?;
         let scheme = Scheme::new(SchemeParameters::Coupled, self.vocab_size)?;
         let mut written = text.prompt.clone();
-        // Behind what was guessed of the chain, its first guess that is wrong, and when the edge will have drafted it.
+        // The state of guessing: number of the chain, end of its guesses, position of its first wrong guess, and time
+        // at which the edge will have drafted it.
         let (mut chain, mut guessed, mut wrong, mut ready) = (0, 0, usize::MAX, Instant::now());
         loop {
             let limit = text.guesses.len().saturating_sub(1).min(written.len() + LEAD);
-            // Behind a wrong guess, which it takes for a right one until the text says otherwise, an edge guesses on.
+            // After a wrong guess, which it takes for a right one until the text contradicts it, an edge guesses on.
             if guessed <= written.len() || wrong < written.len() {
                 (chain, guessed, wrong) = (chain + 1, written.len(), usize::MAX);
             }

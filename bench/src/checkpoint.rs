@@ -27,7 +27,7 @@ const ALIGNMENT: usize = 8;
 struct Tensor {
     gguf: String,
     name: String,
-    /// Outermost first.
+    /// Sizes of the dimensions, outermost first.
     shape: Vec<usize>,
     /// Rows of a head, where its rows change their order.
     head: Option<usize>,
@@ -94,7 +94,7 @@ fn configuration(source: &Content) -> Result<Value, Failure> {
     }))
 }
 
-/// What transformers needs to read the tokenizer; nothing that it would add to a text.
+/// Settings that transformers needs to read the tokenizer; none that would add tokens to a text.
 fn tokenizer_settings(tokenizer_json: &[u8], end: u32) -> Result<Value, Failure> {
     let tokenizer: Value = serde_json::from_slice(tokenizer_json)?;
     let added = tokenizer["added_tokens"].as_array().into_iter().flatten();
@@ -166,7 +166,7 @@ fn write_weights<R: Read + Seek>(
     Ok(())
 }
 
-/// Where a GGUF file has the row of a head that is `row` in a checkpoint.
+/// Index in a GGUF file of the row of a head that is `row` in a checkpoint.
 fn interleaved(row: usize, head: usize) -> usize {
     let half = head / 2;
     2 * (row % half) + row / half

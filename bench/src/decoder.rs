@@ -31,7 +31,7 @@ impl Decoder {
 
 impl Engine for Decoder {
     fn rewind(&mut self, cached: usize, tokens: &[u32]) -> Result<(), Failure> {
-        /// As prompts are fed: the pass's memory grows with it.
+        /// Number of tokens of a piece. Prompts are fed in pieces, since the memory of a pass grows with its tokens.
         const PIECE: usize = 128;
         self.wanted.clear();
         self.cache.truncate(cached);

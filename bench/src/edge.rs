@@ -19,13 +19,13 @@ use crate::{
     shapes::{self, GEMMA, LLAMA_68M, QWEN, SMOLLM2, STORIES, Shape, Storage},
 };
 
-/// What people draft with.
+/// Models that are in use as drafts.
 const DRAFTS: [Shape; 5] = [STORIES, LLAMA_68M, SMOLLM2, GEMMA, QWEN];
 
 /// Tokens of the pair's context.
 const PAIR_CONTEXT: u32 = 512;
 
-/// Runs it with the arguments behind its name.
+/// Runs the measurement with the arguments that follow its name.
 pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     match *arguments {
         ["prepare", folder] => prepare(Path::new(folder), &DRAFTS),

@@ -15,7 +15,7 @@
 //! vLLM alone            plain client ─────────── link ─────────── vLLM
 //! vLLM's own n-grams    plain client ─────────── link ─────────── vLLM --speculative-config ngram
 //! openai:               edge ─── link ─── outrider serve ──────── vLLM                 rounds of drafts
-//! the proposer          plain client ─────────── link ─────────── vLLM with outrider_vllm: what that costs by itself
+//! the proposer          plain client ─────────── link ─────────── vLLM with outrider_vllm: its own cost
 //! vllm: with guesses    edge ─── link ─── outrider serve ──────── vLLM with outrider_vllm
 //!                                                └─ guesses, Unix socket ─┘
 //! ```
@@ -46,14 +46,14 @@ use self::{
 };
 use crate::{checkpoint, grow, passes::Failure, serve::process::Server};
 
-/// What is measured, and for how long in each case: the larger one takes longer for a text.
+/// Targets, and the time of each measurement: the larger one takes longer for a text.
 const TARGETS: [(&str, Duration); 2] = [("built-in", Duration::from_secs(6)), ("135M", Duration::from_secs(12))];
 /// Words that each text begins with.
 const PROMPT_WORDS: usize = 8;
-/// Until requests that were given up are gone.
+/// Time until the engine has dropped requests that were cut off.
 const SETTLING: Duration = Duration::from_millis(500);
 
-/// Runs it with the arguments behind its name.
+/// Runs the measurement with the arguments that follow its name.
 pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     let (folder, outrider, vllm, package, chosen) = match *arguments {
         ["checkpoint", target, folder] => return write_checkpoint(target, folder.as_ref(), folder.as_ref()),
@@ -85,7 +85,7 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
         has_two,
         rounds,
     };
-    // Links have a thread of their own: a gateway that is started behind one asks the engine through it.
+    // Links have a thread of their own: a gateway that asks its engine through a link does so while it starts.
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?.block_on(bench.run())
 }
 
@@ -104,9 +104,10 @@ type Cell = (usize, u32);
 
 const ALL_CELLS: [Cell; 9] = [(1, 0), (1, 20), (1, 100), (8, 0), (8, 20), (8, 100), (32, 0), (32, 20), (32, 100)];
 const QUICK_CELLS: [Cell; 4] = [(1, 0), (1, 20), (8, 20), (32, 100)];
-/// Where two workers are measured, too.
+/// The cell in which two workers are measured, too.
 const CELL_OF_TWO: Cell = (8, 20);
-/// What each way writes before anything is measured: the first judged drafts of an engine cost it a second or two.
+/// Sessions and time that each way runs before anything is measured: the first judged drafts of an engine cost it a
+/// second or two.
 const WARM_UP: Cell = (32, 0);
 const WARM_UP_TIME: Duration = Duration::from_secs(4);
 
@@ -117,19 +118,19 @@ struct Bench {
     package: PathBuf,
     targets: Vec<(&'static str, Duration)>,
     cells: Vec<Cell>,
-    /// Whether two workers are measured, too: their engines take memory.
+    /// True if two workers are measured, too: their engines take memory.
     has_two: bool,
     rounds: usize,
 }
 
-/// Everything that serves one target.
+/// All servers and links for one target.
 struct Fleet {
     // Dropped in this order: gateways before what they are connected to.
     rounds: Server,
     guesses: Server,
-    /// With what spreads connections over the workers that have guesses.
+    /// The gateway of two workers, and the link that spreads connections over those that have guesses.
     two_guesses: Option<(Server, Link)>,
-    /// Those that write alone; the first serves `openai:` as well.
+    /// Engines that write alone; the first serves `openai:` as well.
     plain: Vec<Engine>,
     ngrams: Engine,
     guessed: Vec<Engine>,
@@ -158,7 +159,7 @@ impl Fleet {
         Ok(gateway.metrics().await?.sum("outrider_guesses_total"))
     }
 
-    /// Where its clients connect to, beyond the link.
+    /// Addresses that its clients connect to, beyond the link.
     fn addresses(&self, way: Way) -> Vec<String> {
         match way {
             Way::Rounds => vec![self.rounds.address().to_owned()],
@@ -190,7 +191,7 @@ impl Bench {
             for round in 0..self.rounds {
                 for &cell in &self.cells {
                     let ways = self.ways(cell);
-                    // Whoever comes first in one round comes last in the next.
+                    // The first way of one round is the last of the next.
                     for &way in ways.iter().cycle().skip(round).take(ways.len()) {
                         let (sessions, round_trip_ms) = cell;
                         let case = Case { target, round, way, sessions, round_trip_ms };
@@ -205,7 +206,7 @@ impl Bench {
         report::write(&self.folder, &version, &self.targets, &levels)
     }
 
-    /// Those that are measured in a cell.
+    /// Ways that are measured in a cell.
     fn ways(&self, cell: Cell) -> Vec<Way> {
         let two: &[Way] = if self.has_two && cell == CELL_OF_TWO { &Way::OF_TWO } else { &[] };
         [&Way::OF_ONE[..], two].concat()
@@ -247,7 +248,7 @@ impl Bench {
         Ok(Fleet { rounds, guesses, two_guesses, plain, ngrams, guessed })
     }
 
-    /// So many sessions for some time, each beginning a text when it has ended one.
+    /// Runs `case.sessions` sessions for `duration`; each begins another text when one has ended.
     async fn level(
         &self,
         fleet: &Fleet,
@@ -258,7 +259,7 @@ impl Bench {
     ) -> Result<Level, Failure> {
         let one_way = Duration::from_millis(case.round_trip_ms.into()) / 2;
         let link = Link::start(fleet.addresses(case.way), one_way).await?;
-        // All at once: over a long link the first of many would have been idle for so long that vLLM hangs up.
+        // All at once: over a long link the first of many would have been idle until vLLM hangs up.
         let players = (0..case.sessions).map(async |_| match case.way {
             Way::Rounds => edges.in_rounds(link.address()).await,
             Way::Guesses | Way::TwoGuesses => edges.ahead(link.address()).await,

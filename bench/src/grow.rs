@@ -8,7 +8,7 @@
 //! A grown model computes what the small one does (Chen, Goodfellow & Shlens, "Net2Net", 2016: function-preserving), in
 //! more dimensions, heads, units and layers:
 //!
-//! - The residual stream has more dimensions, all zero: nobody writes to them. RMSNorm divides by the mean over all,
+//! - The residual stream has more dimensions, all zero: no matrix writes to them. RMSNorm divides by the mean over all,
 //!   so its weights are scaled by √(H/H′) and its ε by H/H′.
 //! - Added heads, units and layers have matrices as drawn at random, but for those that write to the residual stream,
 //!   which are zero.
@@ -44,11 +44,11 @@ struct Size {
     name: &'static str,
     hidden: usize,
     feed_forward: usize,
-    /// There are at least so many parameters.
+    /// The least number of parameters.
     parameters: usize,
 }
 
-/// In the widths of SmolLM2-135M and TinyLlama-1.1B.
+/// Sizes in the widths of SmolLM2-135M and TinyLlama-1.1B.
 const SIZES: [Size; 2] = [
     Size { name: "135M", hidden: 576, feed_forward: 1536, parameters: 135_000_000 },
     Size { name: "1.1B", hidden: 2048, feed_forward: 5632, parameters: 1_100_000_000 },
@@ -60,7 +60,7 @@ const TOKENS: usize = 128;
 /// Below this gap of the two largest logits a difference is one of rounding.
 const NEAR_TIE: f32 = 1e-3;
 
-/// Runs it with the arguments behind its name.
+/// Runs the program with the arguments that follow its name.
 pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     match *arguments {
         [folder, role, size, element] => {
@@ -78,12 +78,12 @@ pub fn grown(folder: &Path, role: &str, size: &str, element: &str) -> Result<Pat
     write(folder, role, size, element, Filling::Grown)
 }
 
-/// What a model is filled with.
+/// The weights that a model is filled with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Filling {
-    /// The small model, as it is, in another element type.
+    /// The small model unchanged, in another element type.
     Small,
-    /// The small model and what it grows by.
+    /// The small model and the weights that it grows by.
     Grown,
     /// Random weights everywhere, in the shape of the grown one: for comparing times.
     Random,
@@ -124,7 +124,7 @@ fn write(folder: &Path, role: &str, size: &str, element: &str, filling: Filling)
     };
     let path = folder.join(format!("{what}-{role}-{}.gguf", element.name().to_lowercase()));
     fs::create_dir_all(folder)?;
-    // Whoever serves the file finds its tokenizer beside it.
+    // A server of the file finds its tokenizer beside it.
     fs::write(folder.join("tokenizer.json"), PairPaths::default().tokenizer_with_json()?.1)?;
     if path.exists() && filling != Filling::Random {
         return Ok(path);
@@ -262,7 +262,7 @@ impl Growth {
         Ok(out.write_all(&encoded.data()?)?)
     }
 
-    /// Uniform in [−1, 1).
+    /// A random number, uniform in [−1, 1).
     fn draw(&mut self) -> f32 {
         self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.random >> 40) as f32 / (1u32 << 23) as f32 - 1.0
@@ -278,7 +278,7 @@ fn check(folder: &Path, role: &str, size: &str, element: &str) -> Result<(), Fai
     for prompt in both_ends::open(&PairPaths::default())?.prompts(TEXTS)? {
         let mut text = prompt.clone();
         let expected = greedy(&small, &mut text)?;
-        // Behind the same text, so that one near-tie does not decide all that follows.
+        // After the same text, so that one near-tie does not decide all that follows.
         let [small, grown] = [&small, &grown].map(|model| rows(model, &text, prompt.len()));
         for (position, ((small, grown), (expected, gap))) in small?.iter().zip(&grown?).zip(expected).enumerate() {
             let found = best(grown).0;
@@ -309,7 +309,7 @@ fn check(folder: &Path, role: &str, size: &str, element: &str) -> Result<(), Fai
     Ok(())
 }
 
-/// Writes greedily behind a text. Gives what was chosen, and by how much.
+/// Continues a text greedily. Returns each chosen token and its lead over the second.
 fn greedy(model: &Model, text: &mut Vec<u32>) -> Result<Vec<(u32, f32)>, Failure> {
     let (mut cache, mut fed, mut chosen) = (model.new_cache(), 0, Vec::new());
     for _ in 0..TOKENS {
@@ -323,7 +323,7 @@ fn greedy(model: &Model, text: &mut Vec<u32>) -> Result<Vec<(u32, f32)>, Failure
     Ok(chosen)
 }
 
-/// A model's logits at each position of a text behind its prompt.
+/// A model's logits at each position of a text after its prompt.
 fn rows(model: &Model, text: &[u32], prompt: usize) -> Result<Vec<Vec<f32>>, Failure> {
     let mut cache = model.new_cache();
     let positions: Vec<usize> = (prompt - 1..text.len() - 1).collect();
@@ -331,7 +331,7 @@ fn rows(model: &Model, text: &[u32], prompt: usize) -> Result<Vec<Vec<f32>>, Fai
     Ok(logits[0].iter().map(<[f32]>::to_vec).collect())
 }
 
-/// What the shared noise draws from a row at T = 0.7.
+/// Token that the shared noise draws from a row at T = 0.7.
 fn drawn(row: &[f32], position: usize) -> Result<u32, Failure> {
     let sampling = SamplingParameters { temperature: 0.7, top_k: 0, top_p: 1.0 };
     Ok(SharedNoise::new(1).choose_from(position, &Distribution::new(row, &sampling)?))

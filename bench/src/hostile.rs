@@ -37,16 +37,16 @@ use crate::{
     },
 };
 
-/// From where a newcomer asks for a session.
+/// Address from which a newcomer asks for a session.
 const NEWCOMER: [u8; 4] = [127, 0, 0, 3];
-/// Between two of its visits.
+/// Time between two visits of the newcomer.
 const VISIT: Duration = Duration::from_millis(200);
-/// Between two looks at the server's memory.
+/// Time between two readings of the server's memory.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long the server has to become what it was.
+/// Time after an attack until the server's memory is read again.
 const REST: Duration = Duration::from_secs(3);
 
-/// Runs it with the arguments behind its name.
+/// Runs the measurement with the arguments that follow its name.
 pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     let (folder, outrider, time) = match *arguments {
         [folder, outrider] => (folder, outrider, Duration::from_secs(15)),
@@ -135,7 +135,7 @@ impl Bench {
     }
 }
 
-/// Plays a session again and again; how often it failed, too.
+/// Plays a session again and again; counts its failures, too.
 async fn witness(url: String, recording: Arc<Recording>, end: Instant) -> (Played, usize) {
     let (mut played, mut failures) = (Played::default(), 0);
     while Instant::now() < end {
@@ -155,7 +155,7 @@ async fn witness(url: String, recording: Arc<Recording>, end: Instant) -> (Playe
     (played, failures)
 }
 
-/// Comes again and again, and stays no longer than for its welcome.
+/// Opens a session again and again, and leaves after its welcome.
 async fn newcomer(stranger: Stranger, end: Instant) -> Result<Tally, Failure> {
     let mut tally = Tally::default();
     while Instant::now() < end {

@@ -19,7 +19,7 @@ use crate::{
     samples::{Samples, array, digits},
 };
 
-/// Runs it with the arguments behind its name.
+/// Runs the report with the arguments that follow its name.
 pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     let [what @ ("ahead" | "report"), folder] = *arguments else {
         return Err("`ahead` or `report` and a folder are expected".into());
@@ -39,18 +39,18 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     report::write(folder, "link", &text, measured, Some(curves::svg(&panels(&links))))
 }
 
-/// One rate and round trip.
+/// Results over a link of one rate and round trip.
 struct Link {
-    /// Infinite without an emulated link.
+    /// Rate in megabits per second; infinite without an emulated link.
     megabits: f64,
     round_trip_ms: f64,
-    /// The server alone comes first.
+    /// Results of the schemes; the server alone comes first.
     schemes: Vec<Scheme>,
 }
 
 struct Scheme {
     name: String,
-    /// How many rounds may be in flight, where that is what is compared.
+    /// Number of rounds that may be in flight, where that is compared.
     in_flight: Option<u64>,
     /// Tokens a second, over the prompts.
     rate: Samples,
@@ -60,20 +60,20 @@ struct Scheme {
     acceptance: f64,
     /// Rounds of drafts a token; 0 for the server alone.
     rounds_per_token: f64,
-    /// Drafts a token that were sent behind a rejected one.
+    /// Drafts a token that were sent after a rejected one.
     wasted_per_token: f64,
-    /// What a token takes; rounds that are in flight together have their times counted twice.
+    /// Milliseconds of a token by part; rounds that are in flight together have their times counted twice.
     parts: Parts,
 }
 
-/// Milliseconds a token.
+/// Milliseconds of a token, by part.
 struct Parts {
     drafting: f64,
     /// The server's runs of the target.
     verifying: f64,
-    /// From drafts to verdicts, without verifying.
+    /// Time from drafts to verdicts, without verifying.
     link: f64,
-    /// What remains.
+    /// The rest of the time.
     overhead: f64,
 }
 
@@ -187,7 +187,7 @@ fn flights(text: &mut String, links: &[Link]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a token takes where the link takes nothing.
+/// Writes the parts of a token's time over a link without delay.
 fn accounting(text: &mut String, link: &Link) -> Result<(), Failure> {
     writeln!(
         text,

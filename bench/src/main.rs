@@ -1,4 +1,4 @@
-//! **Measurements.** The programs behind `cargo xtask bench`, which says what each argument is for.
+//! **Measurements.** The programs that `cargo xtask bench` runs; its help describes the arguments.
 //!
 //! The first argument names a measurement, the others are its own. Tables go to standard output and, with charts and
 //! raw samples, into the folder that is named.

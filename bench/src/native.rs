@@ -39,7 +39,7 @@ const QUICK_ROUNDS: usize = 3;
 const TURN: u64 = 2 << 30;
 const MOST_TIMES: u64 = 8;
 
-/// Runs it with the arguments behind its name.
+/// Runs the measurement with the arguments that follow its name.
 pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     match *arguments {
         ["engine", model, _threads] => outrider(Path::new(model)),

@@ -14,14 +14,14 @@ use crate::{
     samples::{Samples, array, digits},
 };
 
-/// What has to wait for each other, whatever the rate, on the first visit: connection, page, script; connections and
+/// Steps of the first visit that wait for each other, one round trip each: connection, page, script; connections and
 /// requests of engine and model; connection, upgrade and greeting of the session.
 const ROUND_TRIPS: [&str; 8] =
     ["connection", "page", "script and worker", "connections", "engine and model", "connection", "upgrade", "greeting"];
-/// What bytes belong to, as the browser's part names it.
+/// Owners of bytes, as the browser's part names them.
 const PARTS: [&str; 4] = ["page", "engine", "model", "session"];
 
-/// Runs it with the arguments behind its name.
+/// Runs the report with the arguments that follow its name.
 pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     let [folder] = *arguments else { return Err("a folder is expected".into()) };
     let folder = Path::new(folder);
@@ -63,7 +63,7 @@ fn text(measured: &Value) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// Bytes until the page is ready, by what they belong to.
+/// Writes the bytes until the page is ready, by their owner.
 fn bytes(text: &mut String, measured: &Value) -> Result<(), Failure> {
     writeln!(
         text,
@@ -88,7 +88,7 @@ fn bytes(text: &mut String, measured: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What no page of these bytes can be faster than, and what remains.
+/// Writes the floor of a page of these bytes, and the time that remains beyond it.
 fn floor(text: &mut String, measured: &Value) -> Result<(), Failure> {
     writeln!(
         text,
@@ -113,12 +113,12 @@ fn floor(text: &mut String, measured: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
-/// None without a link.
+/// Rate of a link in bits per second; none without a link.
 fn rate(link: &Value) -> Option<f64> {
     link["bitsPerSecond"].as_f64()
 }
 
-/// None where nothing was measured.
+/// Seconds of the visits that were measured; none without any.
 fn seconds(visits: &Value, key: &str) -> Option<Samples> {
     let times: Vec<f64> = array(visits).filter_map(|visit| Some(visit[key].as_f64()? / 1e3)).collect();
     Samples::of(&times)

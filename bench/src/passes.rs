@@ -1,16 +1,16 @@
-//! What every engine is asked for, natively and in the browser: passes of some tokens behind others.
+//! Passes that every engine is asked for, natively and in the browser: some tokens after others.
 
 use std::error::Error;
 
-/// Why an engine cannot do what it is asked for.
+/// Reason why an engine cannot run a pass.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
-/// One kind of pass.
+/// A pass, by its numbers of tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pass {
-    /// Tokens.
+    /// Number of tokens of the pass.
     pub rows: usize,
-    /// Tokens before them.
+    /// Number of cached tokens before them.
     pub cached: usize,
     /// Logits of every row rather than the last.
     pub all_logits: bool,
@@ -21,7 +21,7 @@ pub trait Engine {
     /// Makes exactly the first `cached` of `tokens` cached, as cheaply as it can.
     fn rewind(&mut self, cached: usize, tokens: &[u32]) -> Result<(), Failure>;
 
-    /// Runs `tokens` behind the `pass.cached` ones that are cached.
+    /// Runs `tokens` after the `pass.cached` ones that are cached.
     fn run(&mut self, pass: Pass, tokens: &[u32]) -> Result<(), Failure>;
 }
 
@@ -31,7 +31,7 @@ pub fn text(vocabulary: u32) -> Vec<u32> {
     (0..2048u32).map(|index| first + index * 37 % (vocabulary - first).max(1)).collect()
 }
 
-/// Milliseconds, by a clock `now`, of each of `times` passes behind one that is not timed.
+/// Milliseconds, by a clock `now`, of each of `times` passes after one that is not timed.
 pub fn time<E: Engine>(
     engine: &mut E,
     pass: Pass,

@@ -55,7 +55,7 @@ const TEMPLATE: &str = "{% for message in messages %}<|im_start|>{{ message.role
 /// Bytes of a shard, at most about.
 const SHARD: u64 = 1 << 30;
 
-/// Runs it with the arguments behind its name.
+/// Runs the program with the arguments that follow its name.
 pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     let [folder] = *arguments else { return Err("a folder is expected".into()) };
     let folder = Path::new(folder);
@@ -69,7 +69,7 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `path` as Q4_K_M.
+/// Writes a model to `path` as Q4_K_M.
 fn write_gguf(model: &Shape, path: &Path) -> io::Result<()> {
     let mut metadata = model.settings(CONTEXT);
     let tokens = tokens();

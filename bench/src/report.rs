@@ -1,4 +1,4 @@
-//! What every measurement ends with.
+//! Reports of measurements, printed and written to files.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What repeated measurements say together.
+//! Statistics of repeated measurements.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// None of no measurements.
+    /// Summarises measurements; `None` if there are none.
     pub fn of(values: &[f64]) -> Option<Self> {
         let mut values = values.to_vec();
         values.sort_by(f64::total_cmp);
@@ -24,7 +24,7 @@ impl Samples {
         Some(Self { median, lowest, highest })
     }
 
-    /// How many units of `work` per unit of time these times were.
+    /// Converts times to rates: units of `work` per unit of time.
     pub fn rate(self, work: f64) -> Self {
         Self { median: work / self.median, lowest: work / self.highest, highest: work / self.lowest }
     }
@@ -38,7 +38,7 @@ impl fmt::Display for Samples {
     }
 }
 
-/// About three digits.
+/// Formats a number with about three digits.
 pub fn digits(value: f64) -> String {
     match value {
         ..10.0 => format!("{value:.2}"),

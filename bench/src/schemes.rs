@@ -18,7 +18,7 @@ use outrider_papers::reproduce::sessions::{DEFAULT_SAMPLING, Session};
 
 const SESSIONS: usize = 20;
 
-/// Runs it with the arguments behind its name.
+/// Runs the measurement with the arguments that follow its name.
 pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     let [folder] = *arguments else { return Err("a folder is expected".into()) };
     let pair = both_ends::open(&PairPaths::default())?;
@@ -85,7 +85,7 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     report::write(Path::new(&folder), "schemes", &markdown, samples.into(), None)
 }
 
-/// What C-SQS's threshold comes to in sessions of a generation each, and in one of them all.
+/// Describes C-SQS's threshold in sessions of a generation each, and in one of them all.
 fn of_one_session(name: &str, options: &DraftingOptions, alone: &[Session], together: &[Session]) -> String {
     let dropped = |session: &Session| session.statistics.mean_dropped_mass.unwrap_or(0.0);
     let mean = alone.iter().map(dropped).sum::<f64>() / alone.len() as f64;
@@ -133,7 +133,7 @@ fn variants() -> Vec<(String, DraftingOptions)> {
     variants
 }
 
-/// Sums over sessions.
+/// Sums over several sessions.
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Total {
@@ -175,7 +175,7 @@ impl Total {
     }
 }
 
-/// What acceptance can be at the positions of judged drafts.
+/// Bounds on the acceptance rate at the positions of judged drafts.
 struct Bounds {
     positions: usize,
     guarantee: f64,

@@ -5,9 +5,9 @@
 //! ```
 //!
 //! Drafts are recorded once, at fixed seeds, and sent again, so that the edges cost nothing: what is measured is the
-//! server. Its answers are the same as before, whoever shares its runs; a session that gets another one is an error.
-//! The server is a process of its own, a fresh one for each number of sessions, on the same processor as those who ask
-//! it.
+//! server. Its answers are the recorded ones, independent of the sessions that share its runs; another answer is an
+//! error. The server is a process of its own, a fresh one for each number of sessions, on the same processor as those
+//! who ask it.
 
 mod batches;
 pub mod process;
@@ -33,10 +33,10 @@ use crate::{
     },
 };
 
-/// Sessions at a time.
+/// Numbers of sessions at a time.
 const LEVELS: &[usize] = &[1, 4, 16, 64, 256];
 
-/// Runs it with the arguments behind its name.
+/// Runs the measurement with the arguments that follow its name.
 pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     let bench = match *arguments {
         [folder, outrider] => Bench::new(folder, outrider, Form::FULL),
@@ -46,14 +46,14 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?.block_on(bench.run())
 }
 
-/// How much is measured.
+/// Extent of the measurement.
 struct Form {
     levels: &'static [usize],
-    /// How long sessions go on at each level.
+    /// Time that sessions go on at each level.
     time: Duration,
-    /// Different recordings.
+    /// Number of different recordings.
     recordings: usize,
-    /// Connected, and of these active.
+    /// Numbers of connected sessions, and of active ones among these.
     crowd: (usize, usize),
     /// Rounds of the passes that are timed.
     rounds: usize,
@@ -99,7 +99,7 @@ impl Bench {
         record(&server.session_url(), self.form.recordings).await
     }
 
-    /// So many sessions, each beginning anew when it has ended, until the time is over.
+    /// Runs `sessions` sessions until the time is over; each starts over when it has ended.
     async fn level(&self, sessions: usize, recordings: &[Arc<Recording>]) -> Result<Level, Failure> {
         let server = Server::start(&self.outrider, &["--max-rounds-per-second", "0"])?;
         let before = server.resident_bytes()?;
@@ -121,7 +121,7 @@ impl Bench {
         })
     }
 
-    /// Many that are connected and have said something, a few of which go on. At the end all go on.
+    /// Runs many connected sessions that have begun, a few of which go on. At the end all go on.
     async fn crowd(&self, connected: usize, active: usize, recordings: &[Arc<Recording>]) -> Result<Crowd, Failure> {
         let server = Server::start(&self.outrider, &[])?;
         let before = server.resident_bytes()?;

@@ -19,20 +19,20 @@ const SPECIAL_TOKENS: [&str; 3] = ["<unk>", "<s>", "</s>"];
 /// Bytes that are drawn at a time, at most.
 const DRAW: usize = 2 << 20;
 
-/// How the matrices of a file are stored.
+/// Element types of the matrices of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Storage {
-    /// All alike.
+    /// The same type for all matrices.
     All(ElementType),
     /// llama.cpp's mixture of this name: Q4_K, with Q6_K for the head and where it matters most; rows that are no whole
     /// blocks of 256 in Q5_0 and Q8_0.
     Q4KM,
-    /// The same with Q5_K for Q4_K and Q5_1 for Q5_0.
+    /// llama.cpp's mixture of this name: like Q4_K_M with Q5_K for Q4_K and Q5_1 for Q5_0.
     Q5KM,
 }
 
 impl Storage {
-    /// What files and tables call it.
+    /// Name of the type in files and tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::All(element) => element.name(),
@@ -56,25 +56,25 @@ impl Storage {
     }
 }
 
-/// Whether a mixture takes six bits for values and for what leads back from the feed-forward part of this layer.
+/// Returns true if a mixture takes six bits in this layer for values and for the feed-forward part's output.
 fn takes_more_bits(layer: u64, layers: u64) -> bool {
     let eighth = layers / 8;
     layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2
 }
 
-/// What a model's layers have beside the matrices that all have.
+/// Parts that a model's layers have beside the matrices that all have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Architecture {
-    /// Nothing.
+    /// No parts beside those.
     Llama,
     /// Biases of queries, keys and values.
     Qwen2,
-    /// Norms of queries and keys, and behind both parts of a layer.
+    /// Norms of queries and keys, and after both parts of a layer.
     Gemma3,
 }
 
 impl Architecture {
-    /// What GGUF calls it.
+    /// Name of the architecture in GGUF.
     pub fn name(self) -> &'static str {
         match self {
             Self::Llama => "llama",
@@ -87,18 +87,18 @@ impl Architecture {
 /// The shape of a model.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
-    /// As tables and file names have it.
+    /// Name in tables and file names.
     pub name: &'static str,
     pub architecture: Architecture,
     pub hidden: u64,
     pub layers: u64,
     pub heads: u64,
     pub kv_heads: u64,
-    /// Elements of a head.
+    /// Number of elements of a head.
     pub head_dim: u64,
     pub feed_forward: u64,
     pub vocabulary: u64,
-    /// Whether the output head is the embedding table.
+    /// True if the output head is the embedding table.
     pub tied: bool,
 }
 
@@ -106,21 +106,21 @@ pub struct Shape {
 pub const STORIES: Shape = shape("15M", 288, 6, (6, 6), 768, (32_000, true));
 /// Llama-68M, the usual draft for Llama.
 pub const LLAMA_68M: Shape = shape("68M", 768, 2, (12, 12), 3072, (32_000, false));
-/// SmolLM2-135M.
+/// Shape of SmolLM2-135M.
 pub const SMOLLM2: Shape = shape("135M", 576, 30, (9, 3), 1536, (49_152, true));
-/// Qwen2.5-0.5B.
+/// Shape of Qwen2.5-0.5B.
 pub const QWEN: Shape =
     Shape { architecture: Architecture::Qwen2, ..shape("0.5B", 896, 24, (14, 2), 4864, (151_936, true)) };
-/// Qwen2.5-1.5B.
+/// Shape of Qwen2.5-1.5B.
 pub const LARGER_QWEN: Shape =
     Shape { architecture: Architecture::Qwen2, ..shape("1.5B", 1536, 28, (12, 2), 8960, (151_936, true)) };
-/// Gemma 3 270M.
+/// Shape of Gemma 3 270M.
 pub const GEMMA: Shape = Shape {
     architecture: Architecture::Gemma3,
     head_dim: 256,
     ..shape("270M", 640, 18, (4, 1), 2048, (262_144, true))
 };
-/// TinyLlama-1.1B.
+/// Shape of TinyLlama-1.1B.
 pub const TINYLLAMA: Shape = shape("1.1B", 2048, 22, (32, 4), 5632, (32_000, false));
 /// Every shape, the smallest first.
 pub const SHAPES: [Shape; 7] = [STORIES, LLAMA_68M, SMOLLM2, GEMMA, QWEN, TINYLLAMA, LARGER_QWEN];
@@ -186,7 +186,7 @@ impl Shape {
         tensors
     }
 
-    /// Bytes of the file.
+    /// Size of the file, in bytes.
     pub fn file_bytes(&self, storage: Storage) -> u64 {
         self.metadata().streamed_bytes(&self.tensors(storage))
     }
@@ -243,7 +243,7 @@ impl Shape {
         metadata
     }
 
-    /// All that a file says of a model with so long a context but its tokenizer.
+    /// Settings of a file of the model with `context` tokens of context, all but its tokenizer.
     pub fn settings(&self, context: u32) -> Gguf {
         let mut metadata = Gguf::default();
         let architecture = self.architecture.name();

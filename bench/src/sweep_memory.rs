@@ -1,9 +1,9 @@
-//! Reading memory as fast as it goes.
+//! A sweep over memory at the highest speed.
 
 /// Sums that grow side by side, so that none waits for the one before: four vectors of 512 bits.
 const LANES: usize = 32;
 
-/// Reads all `numbers`.
+/// Sums all `numbers`, which reads them.
 pub fn sum(numbers: &[u64]) -> u64 {
     let mut sums = [0u64; LANES];
     let (groups, _) = numbers.as_chunks::<LANES>();

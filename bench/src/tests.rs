@@ -92,7 +92,7 @@ fn every_shape_can_be_written_in_the_formats_that_are_compared() {
     assert_eq!([types(SMOLLM2, false), types(SMOLLM2, true)], [ElementType::Q5_0, ElementType::Q8_0]);
 }
 
-/// Notes what it is asked for. Rewinding takes ten units of its own clock, a token one.
+/// An engine that notes its requests. Rewinding takes ten units of its own clock, a token one.
 #[derive(Default)]
 struct Fake<'a> {
     clock: Option<&'a Cell<f64>>,

@@ -1,5 +1,5 @@
 //! A text that the target writes and the edge drafts ahead of: both state machines, joined by queues, with cuts, drafts
-//! of the server's own, and frames of somebody who lies.
+//! of the server's own, and frames of a peer that lies.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -25,13 +25,14 @@ use crate::{
 };
 
 const TOKENIZER_HASH: [u8; 32] = [7; 32];
-/// More than any run of these sizes takes; a run that takes more never ends.
+/// A bound on steps that no run of these sizes reaches unless it never ends.
 const MOST_STEPS: usize = 20_000;
-/// What a step takes.
+/// Virtual time that a step takes.
 const STEP: Duration = Duration::from_micros(100);
 
-/// Runs a few generations over one session. Whatever was guessed, by whom and when, the target writes what it writes
-/// alone; who lies is refused, or ignored, or believed without any harm. Without lies each generation ends.
+/// Runs a few generations over one session. Whatever was guessed, by either end and at any time, the target writes the
+/// text that it writes alone. A lie is refused, or ignored, or believed without any harm. Without lies each generation
+/// ends.
 pub fn check(bytes: &[u8]) {
     // Unstructured never runs out: where bytes end it goes on with zeros.
     let _ = play(&mut Unstructured::new(bytes));
@@ -109,7 +110,7 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// By any plan, or by what is measured; now and then without guesses.
+/// Settings of a generation with any plan, or one that follows measurements; now and then without guesses.
 fn settings(input: &mut Unstructured<'_>) -> Result<Settings> {
     let fixed = if input.arbitrary()? {
         let patience = choose::one_of(input, &[0.0, 0.001, 0.5])?;
@@ -144,32 +145,32 @@ fn alone(target: &Toy, prompt: &[u32], settings: &Settings, info: &TargetInfo) -
 struct Pair {
     edge: EdgeSession,
     cloud: CloudSession,
-    /// Draft, target.
+    /// The models: draft, target.
     models: [Toy; 2],
     caches: [Cache; 2],
-    /// Up, down.
+    /// Frames under way: up, down.
     queues: [VecDeque<Vec<u8>>; 2],
     /// The target's pass under way.
     pass: Option<Pass>,
-    /// What the server guesses itself.
+    /// Guesses that the server makes itself, where it does.
     own: Option<OwnDrafts>,
     is_held: bool,
-    /// The connection is another, over which the edge has not yet come back.
+    /// True if the connection is another, over which the edge has not yet come back.
     is_cut: bool,
     now: Duration,
     steps: usize,
     /// Prompt and text, as the target writes it alone.
     expected: Vec<u32>,
     prompt: usize,
-    /// What the edge committed.
+    /// Tokens that the edge has committed.
     committed: Vec<u32>,
-    /// What the cloud has sent of the text, prompt included.
+    /// Length of the text that the cloud has sent, prompt included.
     written: usize,
     end: Option<EndReason>,
     lied: bool,
-    /// The edge has found the lie out.
+    /// True if the edge has detected the lie.
     has_failed: bool,
-    /// Whether the edge's engine chooses guesses by itself.
+    /// True if the edge's engine chooses guesses on its own.
     chooses: bool,
 }
 
@@ -199,7 +200,7 @@ impl Pair {
         while (0..6).any(|which| self.step(which)) || self.end_hold() {}
     }
 
-    /// Whether a pass was held.
+    /// Ends the hold of a pass, and returns true if there was one.
     fn end_hold(&mut self) -> bool {
         let is_held = std::mem::take(&mut self.is_held);
         if is_held {
@@ -208,7 +209,7 @@ impl Pair {
         is_held
     }
 
-    /// The connection is lost, with what was under way, and there is another.
+    /// Cuts the connection, with the frames under way, and opens another.
     fn cut(&mut self) {
         if self.cloud.is_worth_keeping() && self.edge.disconnected() {
             (self.queues, self.is_cut) = (Default::default(), true);
@@ -216,7 +217,7 @@ impl Pair {
         }
     }
 
-    /// Tokens that the cloud did not send, to an edge whose server lies.
+    /// Sends tokens that the cloud did not send, as a server that lies does.
     fn lie_to_the_edge(&mut self, input: &mut Unstructured<'_>) -> Result<()> {
         let tokens = Tokens {
             generation: choose::one_of(input, &[1, 2, 3, 0, u32::MAX])?,
@@ -256,7 +257,7 @@ impl Pair {
         Ok(())
     }
 
-    /// One step of one of the six that can move; whether it did.
+    /// Takes one step of one of the six that can move; returns true if it moved.
     fn step(&mut self, which: usize) -> bool {
         self.steps += 1;
         self.now += STEP;
@@ -349,7 +350,7 @@ impl Pair {
     }
 
     fn poll_cloud(&mut self) -> bool {
-        // Without a connection nobody asks what to send.
+        // Without a connection the cloud is not polled.
         if self.is_cut {
             return false;
         }
@@ -377,7 +378,7 @@ impl Pair {
         true
     }
 
-    /// Whatever the cloud sends of the text is what the target writes alone.
+    /// Reads a frame of the cloud: its tokens have to be those that the target writes alone.
     fn read(&mut self, bytes: &[u8]) {
         let Ok(Frame::Tokens(tokens)) = Frame::decode(bytes) else { return };
         let (from, to) = (tokens.position as usize, tokens.position as usize + tokens.ids.len());

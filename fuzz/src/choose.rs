@@ -22,7 +22,7 @@ use outrider_speculation::{
 
 use crate::rules;
 
-/// One of `values`.
+/// Chooses one of `values`.
 pub fn one_of<T: Copy>(input: &mut Unstructured<'_>, values: &[T]) -> Result<T> {
     input.choose(values).copied()
 }
@@ -72,7 +72,7 @@ pub fn scheme(input: &mut Unstructured<'_>, vocab_size: u32) -> Result<SchemePar
     })
 }
 
-/// ℓ.
+/// A lattice resolution, ℓ.
 pub fn lattice_resolution(input: &mut Unstructured<'_>) -> Result<u32> {
     if rarely(input, 32)? { one_of(input, &[1 << 16, (1 << 16) + 1, 2047, 1000]) } else { number(input, 130) }
 }
@@ -110,7 +110,7 @@ fn unit(input: &mut Unstructured<'_>) -> Result<f64> {
     if rarely(input, 32)? { input.arbitrary() } else { Ok(f64::from(input.arbitrary::<u8>()?) / 255.0) }
 }
 
-/// Which tokens pass; may be out of range. Half of the time none.
+/// Chooses the gate that tokens have to pass; its parameters may be out of range. Half of the time none.
 pub fn gate(input: &mut Unstructured<'_>) -> Result<Gate> {
     Ok(match input.int_in_range(0..=6u8)? {
         0..=2 => Gate::Never,
@@ -121,7 +121,7 @@ pub fn gate(input: &mut Unstructured<'_>) -> Result<Gate> {
     })
 }
 
-/// What ends a round; may be out of range.
+/// Chooses the rule that ends a round; its parameters may be out of range.
 pub fn stop(input: &mut Unstructured<'_>) -> Result<StopRule> {
     Ok(match input.int_in_range(0..=7u8)? {
         0..=3 => StopRule::Fixed,
@@ -167,7 +167,7 @@ pub fn threshold(input: &mut Unstructured<'_>) -> Result<ThresholdParameters> {
     Ok(ThresholdParameters { target: part(0.5)?, step: part(2.0)?, initial: part(1.0)? })
 }
 
-/// What to compare with, or nothing.
+/// Chooses the parameters of a comparison, or none.
 pub fn comparison(input: &mut Unstructured<'_>, vocab_size: u32) -> Result<Option<ComparisonParameters>> {
     if !rarely(input, 3)? {
         return Ok(None);
@@ -177,7 +177,7 @@ pub fn comparison(input: &mut Unstructured<'_>, vocab_size: u32) -> Result<Optio
     Ok(Some(ComparisonParameters { support_size, lattice_resolution, threshold: threshold(input)? }))
 }
 
-/// What a generation is asked for; may be out of range.
+/// Chooses the settings of a generation; they may be out of range.
 pub fn settings(input: &mut Unstructured<'_>, vocab_size: u32) -> Result<Settings> {
     let mode = if rarely(input, 8)? {
         Mode::CloudOnly

@@ -28,7 +28,7 @@ mod verdict;
 use reference::{Drafting, Generation, Reaction, Reference};
 
 const TOKENIZER_HASH: [u8; 32] = [7; 32];
-/// More outputs than one call can leave to be polled.
+/// A bound on outputs that no call leaves to be polled.
 const MOST_OUTPUTS: usize = 4;
 
 /// Calls the session in any order that its contract allows, and compares what follows with the `Reference`. The
@@ -107,7 +107,7 @@ impl Driver {
                 self.deliver(bytes);
             }
             14 if self.pass.is_none() => {
-                // Nobody asked for it.
+                // Neither of these calls was asked for.
                 self.session.handle_judgement(Judgement::default());
                 self.session.handle_failure("nothing was under way");
                 assert_eq!(self.outputs(), []);
@@ -275,7 +275,7 @@ impl Driver {
         }
     }
 
-    /// Runs the pass under way; with `odd`, one of its rows is not what a model should give.
+    /// Runs the pass under way; with `odd`, one of its rows is not one that a model gives.
     fn compute(&mut self, odd: Option<&mut Unstructured<'_>>) -> Result<()> {
         let Some((pass, number)) = self.pass.take() else { return Ok(()) };
         let rows = self.cache.forward(&pass.forward, &self.model);
@@ -305,8 +305,8 @@ impl Driver {
         Ok(())
     }
 
-    /// What a pass gives: evidence, and the frame that it is about. Taken before the other outputs are, because what is
-    /// polled next follows from what is committed now.
+    /// Frames that follow from a pass: evidence, and the frame that it is about. Taken before the other outputs are,
+    /// because what is polled next follows from what is committed now.
     fn answer(&mut self) -> Vec<Frame> {
         let mut frames = Vec::new();
         loop {
@@ -332,7 +332,7 @@ impl Driver {
 
     fn fail(&mut self) {
         let Some((_, number)) = self.pass.take() else { return };
-        // What the cache holds after a pass that failed, nobody knows.
+        // After a pass that failed the content of the cache is undefined.
         self.cache.0.clear();
         self.session.handle_failure("it failed");
         let current = self.reference.generation.as_ref().is_some_and(|current| current.request.generation == number);
@@ -359,7 +359,7 @@ impl Driver {
         Ok(())
     }
 
-    /// All outputs but the pass, which is begun.
+    /// Polls all outputs but the pass, which is begun.
     fn outputs(&mut self) -> Vec<CloudOutput> {
         let mut outputs = Vec::new();
         for _ in 0..MOST_OUTPUTS {
@@ -377,7 +377,7 @@ impl Driver {
         panic!("there is always something to poll");
     }
 
-    /// A pass is asked for: it has to feed what the cache lacks of the text and the drafts.
+    /// Begins a pass: it has to feed the tokens of text and drafts that the cache lacks.
     fn begin(&mut self, pass: Pass) {
         let forward = &pass.forward;
         assert!(self.pass.is_none(), "two passes at a time");
@@ -407,7 +407,7 @@ fn decoded(bytes: &[u8]) -> Frame {
     frame
 }
 
-/// What the rule has travel with the drafts: any numbers that a distribution may have.
+/// Random statistics that the rule needs with the drafts: any numbers that a distribution may have.
 fn statistics(input: &mut Unstructured<'_>, drafting: &Drafting, drafts: &Drafts) -> Result<Vec<u8>> {
     let mut payload = Vec::new();
     if let (Some(kind), Drafts::Distributions(tokens)) = (drafting.statistic, drafts) {

@@ -1,12 +1,12 @@
-//! Any bytes as a message.
+//! Fuzz target of any bytes as a message.
 
 use outrider_codec::{
     error::DecodeError,
     frame::{Frame, MAX_FRAME_BYTES},
 };
 
-/// Decodes `bytes`. A frame has to be encoded to the same bytes, and no longer or shorter string may be one; an error
-/// has to be a sentence.
+/// Decodes `bytes` as a frame. A frame has to be encoded to the same bytes, and no longer or shorter string may be one;
+/// an error has to be a sentence.
 pub fn check(bytes: &[u8]) {
     match Frame::decode(bytes) {
         Ok(frame) => {

@@ -1,4 +1,4 @@
-//! **Whole.** What a fuzz target does with its bytes, and the oracle that says whether it went well.
+//! **Whole.** The fuzz targets, each with its use of the bytes and the oracle that judges the result.
 //!
 //! | module | its bytes are | what must hold |
 //! |---|---|---|

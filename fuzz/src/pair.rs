@@ -24,12 +24,12 @@ use crate::{
 };
 
 const TOKENIZER_HASH: [u8; 32] = [7; 32];
-/// More than any run of these sizes takes; a run that takes more never ends.
+/// A bound on steps that no run of these sizes reaches unless it never ends.
 const MOST_STEPS: usize = 20_000;
-/// More than confidence is off by where statistics are rounded to f16.
+/// Largest error of a confidence whose statistics are rounded to f16.
 const ROUNDING: f64 = 1e-3;
 
-/// Both ends, their models and the link.
+/// Two ends with their models, and the link between them.
 pub struct Pair {
     /// State machine of the edge.
     pub edge: EdgeSession,
@@ -51,13 +51,13 @@ pub struct Pair {
     steps: usize,
     /// The generation under way, or the last one.
     pub run: Option<Run>,
-    /// The edge was sent what its server did not say.
+    /// True if the edge received frames that its server did not send.
     pub lied: bool,
-    /// The edge has given an error: it is not polled any more.
+    /// True if the edge has given an error: it is not polled any more.
     pub failed: bool,
 }
 
-/// A generation, as the edge's outputs tell it.
+/// A generation, as the edge's outputs report it.
 pub struct Run {
     /// Token ids of the prompt.
     pub prompt: Vec<u32>,
@@ -164,7 +164,7 @@ impl Run {
 }
 
 impl Pair {
-    /// Both ends before the handshake, with models and limits that the input chooses.
+    /// Makes both ends before the handshake, with models and limits that the input chooses.
     pub fn new(input: &mut Unstructured<'_>) -> Result<Self> {
         let vocab_size = choose::one_of(input, &[8, 1, 2, 3, 40, 300])?;
         let target = Toy { vocab_size, seed: input.arbitrary()?, difference: 0 };
@@ -231,7 +231,7 @@ impl Pair {
         while (0..5).any(|which| self.step(which)) {}
     }
 
-    /// One step of one of the five that can move; whether it did.
+    /// Takes one step of one of the five that can move; returns true if it moved.
     pub fn step(&mut self, which: usize) -> bool {
         self.steps += 1;
         assert!(self.steps < MOST_STEPS, "this never ends");

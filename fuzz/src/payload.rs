@@ -12,12 +12,13 @@ use crate::{choose, rules};
 const MOST_ROUNDS: usize = 8;
 const MOST_DRAFTS: usize = 4;
 
-/// The enumerative code's bits may be exceeded by so many a round (six of the mode, nine of the end, rounding).
+/// Bits by which the adaptive code may exceed the enumerative one in a round (six of the mode, nine of the end,
+/// rounding).
 const ADAPTIVE_EXCESS: usize = 16;
 
-/// Chooses a scheme. Each round is then either bytes, any or nearly right, which decode to drafts with the same bytes
-/// or to an error; or drafts, which have to be encoded within the bound and decoded to the same drafts. Both teach the
-/// two ends' codes.
+/// Chooses a scheme and runs rounds of it. Each round is either bytes, any or nearly right, which decode to drafts with
+/// the same bytes or to an error; or drafts, which have to be encoded within the bound and decoded to the same drafts.
+/// Both teach the two ends' codes.
 pub fn check(bytes: &[u8]) {
     // Unstructured never runs out: where bytes end it goes on with zeros.
     let _ = play(&mut Unstructured::new(bytes));
@@ -82,8 +83,8 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Whether a round takes so long that fuzzing stands still: supports of thousands of a large vocabulary, or something
-/// of each of 2^24 ids. The crate's own tests have some of these.
+/// Returns true if a round is too slow to fuzz: supports of thousands of a large vocabulary, or something of each of
+/// 2^24 ids. The crate's own tests have some of these.
 fn is_slow(parameters: SchemeParameters, vocab_size: u32) -> bool {
     match parameters {
         SchemeParameters::Qs { lattice_resolution, .. } | SchemeParameters::CSqs { lattice_resolution, .. } => {
@@ -213,7 +214,7 @@ fn strict(payload: &[u8], count: u8, cloud: &Scheme) {
     }
 }
 
-/// Encodes token by token, each within what was announced for it.
+/// Encodes token by token, each within its announced bound.
 fn encoded(drafts: &Drafts, scheme: &Scheme) -> RoundEncoder {
     const FITS: &str = "the drafts were made to fit";
     let mut round = scheme.round();
@@ -233,12 +234,12 @@ fn encoded(drafts: &Drafts, scheme: &Scheme) -> RoundEncoder {
     round
 }
 
-/// Whether its code is adaptive.
+/// Returns true if the scheme's code is adaptive.
 pub(crate) fn is_adaptive(parameters: SchemeParameters) -> bool {
     enumerative(parameters) != parameters
 }
 
-/// The same scheme in the papers' bits.
+/// Returns the same scheme in the papers' bits.
 fn enumerative(parameters: SchemeParameters) -> SchemeParameters {
     let code = Code::Enumerative;
     match parameters {

@@ -10,7 +10,7 @@ use outrider_codec::{
 /// The numbers of the table are below this.
 pub const COUNT: u8 = 16;
 
-/// Whether the table has the rule, with such a parameter.
+/// Returns true if the table has the rule, with such a parameter.
 pub fn is_allowed(rule: RuleParameters) -> bool {
     match rule.number {
         0 | 6..=8 => true,
@@ -22,18 +22,18 @@ pub fn is_allowed(rule: RuleParameters) -> bool {
     }
 }
 
-/// Whether a token follows a round in which all drafts are accepted.
+/// Returns true if a token follows a round in which all drafts are accepted.
 pub fn has_bonus(rule: RuleParameters) -> bool {
     matches!(rule.number, 0 | 0x0d)
 }
 
-/// Whether at temperature 0 the text is the target's: the exact rule, and by Lemma 6 of Narasimhan et al. the lossy
-/// ones.
+/// Returns true if at temperature 0 the text is the target's: the exact rule, and by Lemma 6 of Narasimhan et al. the
+/// lossy ones.
 pub fn is_the_targets_when_greedy(rule: RuleParameters) -> bool {
     matches!(rule.number, 0..=2)
 }
 
-/// What the payload begins with.
+/// The statistic at the beginning of the payload.
 pub fn statistic(
     rule: RuleParameters,
     sampling: &SamplingParameters,
@@ -49,8 +49,8 @@ pub fn statistic(
     }
 }
 
-/// How many numbers each of `count` drafts has at the beginning of a payload, and the rest of it; `None` if they are
-/// not there or are no numbers that a distribution has.
+/// Reads the statistics of `count` drafts at the beginning of a payload. Returns the number of values of each draft and
+/// the rest of the payload; `None` if they are missing or are no numbers that a distribution has.
 pub fn take(kind: StatisticKind, mut payload: &[u8], count: u8) -> Option<(Vec<usize>, &[u8])> {
     let mut lengths = Vec::new();
     for _ in 0..count {

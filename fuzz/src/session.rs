@@ -86,7 +86,7 @@ fn judge_explanation(pair: &Pair, run: &Run) {
     }
 }
 
-/// At temperature 0 a model has one token to give.
+/// Checks a run at temperature 0, where a model has one token to give.
 fn judge_greedy(pair: &Pair, run: &Run) {
     let is_targets = rules::is_the_targets_when_greedy(run.rule());
     let exact = is_targets && drafting(&run.settings).is_none_or(|drafting| drafting.gate == Gate::Never);

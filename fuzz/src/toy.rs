@@ -1,5 +1,5 @@
-//! Models that cost nothing: logits and a hidden state from a hash of the last two tokens. What `outrider-tests` has as
-//! well, without what that crate depends on.
+//! Models that cost nothing: logits and a hidden state from a hash of the last two tokens. `outrider-testing` has such
+//! models too, but more dependencies.
 
 use arbitrary::{Result, Unstructured};
 use outrider_speculation::{
@@ -11,11 +11,11 @@ use outrider_speculation::{
 /// Logits after any prefix.
 #[derive(Debug, Clone, Copy)]
 pub struct Toy {
-    /// V.
+    /// Size of the vocabulary, V.
     pub vocab_size: u32,
-    /// Models of different seeds know nothing of each other.
+    /// Seed of the model; models of different seeds are independent.
     pub seed: u8,
-    /// How far a draft is from the target of the same seed, in sixteenths.
+    /// Distance of a draft from the target of the same seed, in sixteenths.
     pub difference: u8,
 }
 
@@ -70,21 +70,21 @@ pub fn heads(input: &mut Unstructured<'_>) -> Result<Option<Heads>> {
     })
 }
 
-/// What the gate of [`heads`] says of a hidden state.
+/// Score that the gate of [`heads`] gives a hidden state.
 pub fn gate_score(hidden: [f32; 2]) -> f64 {
     1.0 / (1.0 + (-f64::from(hidden[0])).exp())
 }
 
-/// What a pass gives for a token.
+/// Output of a pass for one token.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// V logits.
+    /// Logits of the vocabulary.
     pub logits: Vec<f32>,
-    /// What they were made of.
+    /// The hidden state that the logits belong to.
     pub hidden: [f32; 2],
 }
 
-/// What a KV cache holds.
+/// Tokens in a KV cache.
 #[derive(Debug, Clone, Default)]
 pub struct Cache(pub Vec<u32>);
 
@@ -102,7 +102,7 @@ impl Cache {
             .collect()
     }
 
-    /// What an engine chooses by itself: as many guesses as are of use, by its own rows.
+    /// Chooses as an engine with choices of its own does: as many guesses as are of use, by its own rows.
     pub fn choose(&mut self, mut forward: Forward, model: &Toy, choice: Choice) -> Vec<Chosen> {
         let mut chosen = Vec::new();
         loop {
@@ -119,14 +119,14 @@ impl Cache {
         }
     }
 
-    /// Asserts that what is kept and fed is the start of `text`, as far as either goes.
+    /// Asserts that the kept and fed tokens are the start of `text`, as far as either goes.
     pub fn assert_holds(&self, text: &[u32]) {
         let both = self.0.len().min(text.len());
         assert_eq!(self.0[..both], text[..both], "the cache does not hold the text");
     }
 }
 
-/// A row as an engine gives it of which the largest logits, and the mass of the others, are enough.
+/// A row with its largest logits and the mass of the others, for callers that need no more.
 pub fn cut(logits: &mut [f32], TopK { k, temperature }: TopK) {
     let mut order: Vec<usize> = (0..logits.len()).collect();
     order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]));
@@ -139,7 +139,7 @@ pub fn cut(logits: &mut [f32], TopK { k, temperature }: TopK) {
     others.into_iter().for_each(|id| logits[id] = other.min(least));
 }
 
-/// A row of logits that a model should not give: not finite, flat, or of another length.
+/// A row of logits that no model should give: not finite, flat, or of another length.
 pub fn odd_row(input: &mut Unstructured<'_>, vocab_size: u32) -> Result<Vec<f32>> {
     let mut row = vec![0.0; vocab_size as usize];
     let place = input.int_in_range(0..=row.len().saturating_sub(1))?;

@@ -24,7 +24,7 @@ fn frames_in(text: &str) -> Vec<Vec<u8>> {
     hex.map(|hex| hex.as_bytes().chunks(2).map(byte).collect()).collect()
 }
 
-/// splitmix64.
+/// Inputs of the generator splitmix64.
 fn drawn_inputs() -> impl Iterator<Item = Vec<u8>> {
     let mut state = 0u64;
     let mut next = move || {
@@ -38,7 +38,7 @@ fn drawn_inputs() -> impl Iterator<Item = Vec<u8>> {
     })
 }
 
-/// Calls `check` with every input; what it says of one that fails is the input itself.
+/// Calls `check` with every input; reports an input that fails by its bytes.
 fn run(check: fn(&[u8])) {
     for input in golden_frames().into_iter().chain(drawn_inputs()) {
         let checked = std::panic::catch_unwind(|| check(&input));

@@ -1,4 +1,4 @@
-//! Checkpoints as folders, with what lies beside their weights.
+//! Checkpoints as folders, with the files that come with their weights.
 #![cfg(not(target_arch = "wasm32"))]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -18,7 +18,7 @@ fn checkpoint(name: &str, text: &str) -> Model {
     Model::open(&Folder::with(files)).unwrap()
 }
 
-/// As transformers generates: by generation_config.json, if it says so.
+/// Tokens that end a text are those of generation_config.json, if it names any, as in transformers.
 #[test]
 fn what_ends_a_text_is_said_beside_the_config() {
     let ends = |text: &str| checkpoint("generation_config.json", text).config().eos_token_ids.clone();
@@ -82,7 +82,7 @@ fn weights_may_be_in_several_files() {
     assert!(matches!(refused(&elsewhere), LoadError::MissingShard { .. }));
 }
 
-/// What downloads it as one stream has the same model, its settings too.
+/// A checkpoint in one stream is the same model as the folder, its settings included.
 #[test]
 fn a_checkpoint_becomes_one_file() {
     let beside: [(&str, &[u8]); 2] = [
@@ -106,7 +106,7 @@ fn a_checkpoint_becomes_one_file() {
             assert_eq!(model.config(), expected.config());
             assert_eq!(logits(&model), logits(&expected));
         }
-        // It is a whole model by itself, and made of itself the same.
+        // It is a whole model without other files, and made of itself the same.
         let alone = Folder::with([("alone.safetensors", bytes)]);
         let path = alone.join("alone.safetensors");
         assert_eq!(logits(&Model::open(&path).unwrap()), logits(&expected));
@@ -121,7 +121,7 @@ fn a_checkpoint_becomes_one_file() {
     assert!(matches!(checkpoint_in_one_file(&binary), Err(LoadError::NotUtf8 { .. })));
 }
 
-/// As `gguf-split` cuts it: settings in the first file, tensors in all.
+/// A file cut by `gguf-split` has its settings in the first part, tensors in all.
 #[test]
 fn a_gguf_model_may_be_in_several_files() {
     const SHAPE: Shape = Shape { vocab: 48, hidden: 32, inner: 64, layers: 2, heads: 4 };

@@ -1,6 +1,6 @@
-//! What loading costs: the most that is allocated at once, against the size of the file. What decoding costs: nothing.
+//! The cost of loading: the most that is allocated at once, against the size of the file. Decoding allocates nothing.
 //!
-//! A binary of its own with a single test, because what is counted is the whole process.
+//! A binary of its own with a single test, because the whole process is measured.
 #![cfg(not(target_arch = "wasm32"))]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 #![allow(clippy::print_stdout, reason = "the figures are worth reading")]

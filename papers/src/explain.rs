@@ -24,7 +24,7 @@ use crate::theory::{sprinter::GateRates, tk_slt::tokens_per_round};
 
 pub use ahead::ExplainedAhead;
 
-/// Everything that is compared; `None` where the closed form says nothing of such a generation.
+/// Quantities that are compared; `None` where the closed form does not cover such a generation.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explained {
@@ -51,7 +51,7 @@ struct Acceptance {
     /// Standard deviation of the measured rate around it.
     deviation: f64,
     measured: f64,
-    /// 1 − mean TV(q, p): what the exact rule would accept if nothing were lost on the way.
+    /// 1 − mean TV(q, p): the acceptance rate of the exact rule if q were sent without loss.
     unquantized: Option<f64>,
 }
 
@@ -70,7 +70,7 @@ struct Speedup {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Costs {
-    /// Drafting cost c.
+    /// Cost of drafting, c.
     drafting: f64,
     /// Transmission cost b: time added to the round trip and to the target's pass.
     transmission: f64,
@@ -119,8 +119,8 @@ pub fn gate_rates(speculation: &Speculation, heads: Option<&HeadsFile>) -> Optio
 }
 
 impl Explained {
-    /// Compares a generation with its prediction and with what the target did `alone`. `gate` is known where a trained
-    /// gate passes tokens.
+    /// Compares a generation with its prediction and with the target's own, `alone`. `gate` is known if a trained gate
+    /// passes tokens.
     pub fn new(
         speculation: &Speculation,
         gate: Option<GateRates>,
@@ -235,8 +235,8 @@ impl Explained {
 }
 
 impl Costs {
-    /// From all rounds but the first, in which both models read the prompt; `None` if there are none, or if the pace of
-    /// the target is not known.
+    /// Measures the costs of all rounds but the first, in which both models read the prompt; `None` if there are none,
+    /// or if the pace of the target is not known.
     fn of(rounds: &[RoundRecord], alone: &Statistics) -> Option<Self> {
         let pass = pass_time(alone)?.as_secs_f64() * 1e3;
         let rounds = rounds.get(1..)?;

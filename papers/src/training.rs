@@ -50,7 +50,7 @@ use parts::{Parts, samples, scores};
 pub use report::{KindReport, Measured, Report, StopReport};
 pub use settings::Settings;
 
-/// Heads, and how they did.
+/// Trained heads, and their figures on held-out texts.
 #[derive(Debug, Clone)]
 pub struct Trained {
     /// Heads, to be written to a file.
@@ -70,10 +70,10 @@ pub struct Progress {
     pub done: usize,
 }
 
-/// A tale written for the benchmarks: the one original that is at hand.
+/// A tale written for the benchmarks: the only original text that comes with the program.
 const TALE: &str = include_str!("../../pair/tale.txt");
 
-/// Fewer cannot be divided into three.
+/// The least number of prompts: fewer cannot be divided into three.
 const LEAST_PROMPTS: usize = 6;
 /// Tokens of a generated beginning.
 const BEGINNING: usize = 16;

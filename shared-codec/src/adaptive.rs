@@ -72,7 +72,7 @@ const MODE_TOTAL: u64 = 64;
 /// The most steps that coding a token may take; two for each id with mass.
 pub const MAX_STEPS: u32 = 4096;
 
-/// The adaptive code of one session, with what it has learned. Two that were made, primed and taught alike are alike.
+/// The adaptive code of one session. Equal parameters, prompts and commits make equal codes.
 #[derive(Debug, Clone)]
 pub struct AdaptiveCode {
     vocab_size: u32,
@@ -125,7 +125,7 @@ impl AdaptiveCode {
         }
     }
 
-    /// Starts the payload of a round.
+    /// Starts the payload of a round of drafts.
     pub fn round(&self) -> RoundEncoder {
         let model = RangeEncoder::new();
         RoundEncoder { model, last: self.last, tokens: Vec::new(), least: 0, ranks: None }
@@ -160,7 +160,8 @@ impl AdaptiveCode {
         Ok(tokens)
     }
 
-    /// Learns what a verdict committed: the first drafts of the round, and the token after them if there is one.
+    /// Learns the tokens that a verdict committed: the first drafts of the round, and the token after them if there is
+    /// one.
     pub fn commit(&mut self, accepted: &[DraftToken], token: Option<u32>) {
         let mut last = self.last;
         for draft in accepted {
@@ -193,7 +194,7 @@ impl AdaptiveCode {
         self.memory.remember(&sorted.ids, last);
     }
 
-    /// What does not fit, if something does not.
+    /// Checks that a distribution's ids lie in the vocabulary and that its support has at most K of them.
     fn check(&self, dist: &DraftDist) -> Result<(), ParameterError> {
         if dist.ids().len() > self.sizes.largest as usize {
             return Err(ParameterError::DoesNotFit { what: "its support is larger than K" });
@@ -207,7 +208,7 @@ impl AdaptiveCode {
         Ok(())
     }
 
-    /// A distribution under the model.
+    /// Codes a distribution under the model.
     fn encode_dist(&self, out: &mut RangeEncoder, dist: &DraftDist, last: Option<u32>) {
         let sorted = Sorted::new(dist);
         let mut coder = NumberEncoder { numbers: &self.numbers, out };
@@ -268,7 +269,7 @@ impl AdaptiveCode {
         Err(DecodeError::Value { field: "draft", value: ticket })
     }
 
-    /// A token's distribution and the index of its draft by the papers' codes, at K = m.
+    /// Codes a token's distribution and the index of its draft by the papers' codes, at K = m.
     fn encode_ranks(&self, out: &mut RangeEncoder, dist: &DraftDist, index: usize) {
         let size = dist.ids().len();
         let (start, frequency) = (self.sizes.before[size - 1], self.sizes.before[size] - self.sizes.before[size - 1]);
@@ -304,7 +305,7 @@ impl AdaptiveCode {
 /// The payload of a round, as it grows.
 #[derive(Debug, Clone)]
 pub struct RoundEncoder {
-    /// The model's word so far.
+    /// The model's word so far, for the whole round.
     model: RangeEncoder,
     /// The token before the next one.
     last: Option<u32>,
@@ -317,9 +318,8 @@ pub struct RoundEncoder {
 }
 
 impl RoundEncoder {
-    /// The most [`bits`](Self::bits) there can be after a token with this distribution, whatever id is drawn from it:
-    /// reached by the id of the smallest count. Whether a draft still fits a budget has to be decided before it is
-    /// drawn.
+    /// Upper bound of [`bits`](Self::bits) after a token with this distribution, for any id drawn from it: reached by
+    /// the id of the smallest count. Whether a draft still fits a budget has to be decided before it is drawn.
     ///
     /// # Errors
     /// If the distribution does not fit the code.
@@ -330,7 +330,7 @@ impl RoundEncoder {
         Ok(after.bits())
     }
 
-    /// Appends a token.
+    /// Appends a drafted token to the round.
     ///
     /// # Errors
     /// If it does not fit the code; nothing is appended then.
@@ -346,7 +346,7 @@ impl RoundEncoder {
         self.ranks.as_ref().map_or(usize::MAX, RangeEncoder::bits).min(self.model.bits())
     }
 
-    /// The payload.
+    /// Ends the round and returns its payload.
     pub fn finish(self) -> Vec<u8> {
         match self.ranks {
             Some(ranks) if ranks.bits() < self.model.bits() => ranks.finish(),
@@ -436,7 +436,7 @@ fn low_u64(value: &BigUint) -> u64 {
     value.iter_u64_digits().next().unwrap_or(0)
 }
 
-/// What is known about each number of ids m in 1 ..= `largest`.
+/// Counts of ids m in 1 ..= `largest` that a distribution can have, with their frequencies.
 #[derive(Debug)]
 struct Sizes {
     largest: u32,

@@ -28,7 +28,7 @@ impl BitWriter {
         self.len
     }
 
-    /// Whether nothing was written.
+    /// Returns true if no bit was written.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -1,14 +1,14 @@
 //! Named choices: each is one entry of a table that the command line, the page, the package and the docs are made of.
 
-/// One of several named ways to do something.
+/// A choice among several named ways to do something.
 pub trait Choice: Copy + Eq + core::fmt::Debug + 'static {
-    /// All of them, in the order that users see.
+    /// All choices, in the order that users see.
     const ALL: &'static [Self];
 
-    /// The name that users write.
+    /// The name of the choice, as users write it.
     fn name(self) -> &'static str;
 
-    /// The choice of that name.
+    /// Returns the choice of that name.
     ///
     /// # Errors
     /// If there is none: a sentence that lists all names.
@@ -35,7 +35,7 @@ macro_rules! choices {
         }
 
         impl $type {
-            /// The entry of the table.
+            /// The entry of the table for this choice.
             pub fn info(self) -> &'static $info {
                 match self {
                     $(Self::$variant => const { &$entry },)+

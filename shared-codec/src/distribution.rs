@@ -15,7 +15,7 @@ pub struct DraftDist {
     total: u32,
 }
 
-/// Why ids and counts do not make a [`DraftDist`].
+/// Reason why ids and counts do not make a [`DraftDist`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DistError {
@@ -25,21 +25,21 @@ pub enum DistError {
     /// Ids and counts differ in number.
     #[error("{ids} ids but {counts} counts")]
     Lengths {
-        /// Number of ids.
+        /// Number of ids given.
         ids: usize,
-        /// Number of counts.
+        /// Number of counts given.
         counts: usize,
     },
     /// An id does not ascend.
     #[error("id {id} does not ascend")]
     Order {
-        /// The id.
+        /// The id that is not larger than its predecessor.
         id: u32,
     },
-    /// A count is zero.
+    /// The count of an id is zero.
     #[error("the count of id {id} is zero")]
     ZeroCount {
-        /// The id.
+        /// The id whose count is zero.
         id: u32,
     },
     /// The counts add up to more than 2³² − 1.
@@ -48,7 +48,7 @@ pub enum DistError {
 }
 
 impl DraftDist {
-    /// Checks the invariant; `ids` and `counts` have one element a token with mass.
+    /// Checks the invariant and makes a distribution; `ids` and `counts` have one element for each token with mass.
     pub fn new(ids: Vec<u32>, counts: Vec<u32>) -> Result<Self, DistError> {
         if ids.len() != counts.len() {
             return Err(DistError::Lengths { ids: ids.len(), counts: counts.len() });
@@ -79,7 +79,7 @@ impl DraftDist {
         &self.counts
     }
 
-    /// Sum of the counts.
+    /// Sum of the counts of all ids.
     pub fn total(&self) -> u32 {
         self.total
     }
@@ -95,9 +95,9 @@ impl DraftDist {
 pub struct DraftToken {
     /// The drafted id; its count in `dist` is at least 1.
     pub id: u32,
-    /// q̂.
+    /// The draft distribution q̂ that the token was drawn from.
     pub dist: DraftDist,
-    /// K: the ids the scheme's code keeps room for, with mass or without; at least as many as `dist` has.
+    /// Number of ids that the scheme's code keeps room for, K, with mass or without; at least as many as `dist` has.
     pub support_size: u32,
 }
 

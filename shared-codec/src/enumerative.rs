@@ -38,7 +38,7 @@ use crate::{
     natural::Natural,
 };
 
-/// C(n, k).
+/// The binomial coefficient C(n, k); zero for k > n.
 pub fn binomial(n: u32, k: u32) -> BigUint {
     if k > n {
         return BigUint::ZERO;
@@ -51,27 +51,28 @@ pub fn subset_bits(n: u32, k: u32) -> u32 {
     bits_for(&binomial(n, k))
 }
 
-/// What ranking a k-subset of {0, …, n−1} costs at least, and a few times that at most, before any binomial is
-/// computed: with s = min(k, n−k) elements to go through, s times the 64-bit digits of a bound on C(n, k), which is
-/// below 2ⁿ and below n^s.
+/// Estimated cost of ranking a k-subset of {0, …, n−1}, in operations on 64-bit digits, without any binomial computed.
+///
+/// It is a lower bound, and the true cost is at most a few times as large: with s = min(k, n−k) elements to go through,
+/// s times the 64-bit digits of a bound on C(n, k), which is below 2ⁿ and below n^s.
 pub fn subset_work(n: u32, k: u32) -> u64 {
     let short = u64::from(k.min(n - k));
     let bits = short.saturating_mul((u32::BITS - n.leading_zeros()).into()).min(n.into());
     short.saturating_mul(bits.div_ceil(64))
 }
 
-/// The code for k-subsets of {0, …, n−1}.
+/// A code for k-subsets of {0, …, n−1}.
 #[derive(Debug, Clone)]
 pub struct SubsetCode {
     n: u32,
     k: u32,
-    /// C(n, k).
+    /// The number of subsets, C(n, k).
     count: BigUint,
     bits: u32,
 }
 
 impl SubsetCode {
-    /// The code for k-subsets of {0, …, n−1}; `k` ≤ `n`.
+    /// Makes the code for k-subsets of {0, …, n−1}; `k` ≤ `n`.
     pub fn new(n: u32, k: u32) -> Self {
         assert!(k <= n, "no {k}-subset of {n} elements exists");
         let count = binomial(n, k);
@@ -79,7 +80,7 @@ impl SubsetCode {
         Self { n, k, count, bits }
     }
 
-    /// ⌈log2 C(n, k)⌉.
+    /// Bits of a rank, ⌈log2 C(n, k)⌉.
     pub fn bits(&self) -> u32 {
         self.bits
     }
@@ -111,7 +112,7 @@ impl SubsetCode {
         out.put_big(&self.rank(subset), self.bits);
     }
 
-    /// Reads what [`encode`](Self::encode) wrote; `field` names it in errors.
+    /// Reads a subset that [`encode`](Self::encode) wrote; `field` names it in errors.
     pub fn decode(&self, input: &mut BitReader<'_>, field: &'static str) -> Result<Vec<u32>, DecodeError> {
         let rank = input.take_big(self.bits, field)?;
         let low = rank.iter_u64_digits().next().unwrap_or(0);
@@ -123,7 +124,7 @@ impl SubsetCode {
     }
 }
 
-/// The code for compositions of ℓ into K parts, each at least zero.
+/// A code for compositions of ℓ into K parts, each at least zero.
 #[derive(Debug, Clone)]
 pub struct CompositionCode {
     total: u32,
@@ -131,12 +132,12 @@ pub struct CompositionCode {
 }
 
 impl CompositionCode {
-    /// Compositions of `total` = ℓ into `parts` = K ≥ 1 parts.
+    /// Makes the code for compositions of `total` = ℓ into `parts` = K ≥ 1 parts.
     pub fn new(total: u32, parts: u32) -> Self {
         Self { total, bars: SubsetCode::new(total + parts - 1, parts - 1) }
     }
 
-    /// ⌈log2 C(ℓ+K−1, K−1)⌉.
+    /// Bits of a rank, ⌈log2 C(ℓ+K−1, K−1)⌉.
     pub fn bits(&self) -> u32 {
         self.bars.bits()
     }
@@ -144,7 +145,7 @@ impl CompositionCode {
     /// Writes the rank of `counts` (K numbers that add up to ℓ) in [`bits`](Self::bits) bits.
     pub fn encode(&self, counts: &[u32], out: &mut BitWriter) {
         debug_assert_eq!(counts.iter().sum::<u32>(), self.total);
-        // Bar i stands behind the stars of parts 0..=i and the i bars before it.
+        // Bar i stands after the stars of parts 0..=i and the i bars before it.
         let mut stars = 0;
         let bars: Vec<u32> = counts[..counts.len() - 1]
             .iter()
@@ -157,7 +158,7 @@ impl CompositionCode {
         self.bars.encode(&bars, out);
     }
 
-    /// Reads what [`encode`](Self::encode) wrote; `field` names it in errors.
+    /// Reads counts that [`encode`](Self::encode) wrote; `field` names them in errors.
     pub fn decode(&self, input: &mut BitReader<'_>, field: &'static str) -> Result<Vec<u32>, DecodeError> {
         let bars = self.bars.decode(input, field)?;
         let mut counts = Vec::with_capacity(bars.len() + 1);
@@ -249,14 +250,14 @@ struct Cursor {
 }
 
 impl Cursor {
-    /// C(n, k), settled.
+    /// A cursor at C(n, k), settled.
     fn new(n: u32, k: u32) -> Self {
         let mut cursor = Self { n, k, value: Natural::one(), factors: 1, divisors: 1 };
         cursor.start_at(n, k);
         cursor
     }
 
-    /// C(n, k), settled, whatever it was before.
+    /// Makes it C(n, k), settled, whatever its value.
     fn start_at(&mut self, n: u32, k: u32) {
         (self.n, self.k) = (n, k);
         self.value.set_one();
@@ -268,7 +269,7 @@ impl Cursor {
         self.settle();
     }
 
-    /// C(n, k) → C(n, k)·factor/divisor, which has to be the neighbour that the caller moves to.
+    /// Multiplies by factor/divisor, which has to lead to the neighbour that the caller moves to.
     fn times(&mut self, factor: u32, divisor: u32) {
         match self.divisors.checked_mul(divisor.into()) {
             Some(divisors) => self.divisors = divisors,
@@ -296,7 +297,8 @@ impl Cursor {
         }
     }
 
-    /// C(n, k) → C(n′, k′) for k′ ≤ n′ and k′ ≤ k, settled; by the shorter of walking and starting anew.
+    /// Moves from C(n, k) to C(n′, k′) for k′ ≤ n′ and k′ ≤ k, settled: step by step or by a new start, whichever is
+    /// shorter.
     fn move_to(&mut self, n: u32, k: u32) {
         debug_assert!(k <= self.k, "ranks are read from the largest element down");
         let walk = u64::from(self.n.abs_diff(n)) + u64::from(self.k - k);

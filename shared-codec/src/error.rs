@@ -1,6 +1,6 @@
-//! What can be wrong with bytes, and with the numbers one wants to turn into bytes.
+//! Errors of decoding bytes, and of parameters that no code can be made for.
 
-/// Why a byte string is not a frame or a payload.
+/// Reason why a byte string is not a frame or a payload.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
@@ -13,13 +13,13 @@ pub enum DecodeError {
     /// Bytes are left after the last field.
     #[error("{count} bytes are left after the last field")]
     TrailingBytes {
-        /// How many.
+        /// Number of bytes left over.
         count: usize,
     },
     /// The first byte names no frame.
     #[error("{kind:#04x} is not a frame kind")]
     UnknownKind {
-        /// The first byte.
+        /// First byte of the frame.
         kind: u8,
     },
     /// The handshake does not start with the protocol's four letters.
@@ -28,23 +28,23 @@ pub enum DecodeError {
     /// The peer speaks another version of the protocol.
     #[error("the peer speaks protocol version {found}, this side version {ours}")]
     Version {
-        /// The peer's version.
+        /// Protocol version of the peer.
         found: u16,
-        /// Ours.
+        /// Protocol version of this end.
         ours: u16,
     },
     /// A field holds a value that the format does not allow.
     #[error("{field} holds {value}, which the format does not allow")]
     Value {
-        /// The field.
+        /// Name of the offending field.
         field: &'static str,
-        /// What it holds; saturated to 64 bits.
+        /// Value of the field; saturated to 64 bits.
         value: u64,
     },
     /// A text field is not UTF-8.
     #[error("{field} is not UTF-8")]
     Utf8 {
-        /// The field.
+        /// Name of the offending field.
         field: &'static str,
     },
     /// The frame is longer than any frame may be.
@@ -52,51 +52,51 @@ pub enum DecodeError {
     TooLong {
         /// Length of the input in bytes.
         length: usize,
-        /// [`crate::frame::MAX_FRAME_BYTES`].
+        /// The limit, [`crate::frame::MAX_FRAME_BYTES`].
         limit: usize,
     },
 }
 
-/// Why numbers cannot be used as parameters of a scheme, or a distribution cannot be coded with it.
+/// Reason why numbers cannot be used as parameters of a scheme, or a distribution cannot be coded with it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParameterError {
     /// The support size is zero or above the vocabulary size.
     #[error("support size K = {support_size} is not in 1..={vocab_size}")]
     SupportSize {
-        /// K.
+        /// Number of ids kept, K.
         support_size: u32,
-        /// V.
+        /// Size of the vocabulary, V.
         vocab_size: u32,
     },
     /// The lattice resolution is zero or above the limit.
     #[error("lattice resolution = {resolution} is not in 1..={limit}")]
     LatticeResolution {
-        /// ℓ.
+        /// Lattice resolution, ℓ.
         resolution: u32,
-        /// The largest allowed.
+        /// The largest lattice resolution allowed.
         limit: u32,
     },
     /// The vocabulary is empty or above the limit.
     #[error("vocabulary size {vocab_size} is not in 1..={limit}")]
     VocabSize {
-        /// V.
+        /// Size of the vocabulary, V.
         vocab_size: u32,
-        /// The largest allowed.
+        /// The largest vocabulary allowed.
         limit: u32,
     },
     /// The parameters are valid one by one, but coding a token would take too long.
     #[error("coding a token would take {work} steps, the limit is {limit}: choose a smaller K or lattice resolution")]
     TooMuchWork {
-        /// What it counts: see [`MAX_WORK`](crate::lattice::MAX_WORK).
+        /// Cost of coding a token, in the unit of [`MAX_WORK`](crate::lattice::MAX_WORK).
         work: u64,
-        /// The largest allowed.
+        /// The largest cost allowed.
         limit: u64,
     },
     /// Not even one token would fit into a frame.
     #[error("a token has {bits} bits, a frame holds {limit}: choose a smaller K, or a scheme that sends less")]
     TokenTooLong {
-        /// Bits of a token.
+        /// Bits of one coded token.
         bits: u32,
         /// The most payload bits of a frame.
         limit: usize,
@@ -110,7 +110,7 @@ pub enum ParameterError {
     /// The distribution does not fit the scheme's parameters.
     #[error("the distribution does not fit the scheme: {what}")]
     DoesNotFit {
-        /// What does not fit.
+        /// Reason why the distribution does not fit, as a clause.
         what: &'static str,
     },
 }

@@ -1,5 +1,7 @@
-//! Frames of the protocol. This module alone knows their byte layout, and [`crate::format`] describes it for other languages. Each
-//! message is encoded and decoded in the file of its struct; this file has the bytes that tell frames apart.
+//! Frames of the protocol, each a binary message.
+//!
+//! This module alone knows their byte layout, and [`crate::format`] describes it for other languages. Each message is
+//! encoded and decoded in the file of its struct; this file has the bytes that distinguish frames.
 
 mod draft;
 mod errors;
@@ -47,12 +49,12 @@ const TOKENS: u8 = 0x86;
 const EVIDENCE: u8 = 0x87;
 const ERROR: u8 = 0x8e;
 
-/// One binary WebSocket message.
+/// A frame of the protocol: one binary WebSocket message.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Frame {
     /// Edge → cloud, first.
     Hello(Hello),
-    /// Edge → cloud, in place of [`Frame::Hello`]: goes on with a session whose connection was lost.
+    /// Edge → cloud, instead of [`Frame::Hello`]: resumes a session whose connection was lost.
     Resume(Resume),
     /// Cloud → edge, the answer to [`Frame::Hello`] and [`Frame::Resume`].
     Welcome(Welcome),
@@ -73,7 +75,7 @@ pub enum Frame {
     Resample {
         /// The generation it belongs to.
         generation: u32,
-        /// The round whose verdict is meant.
+        /// The round whose verdict left no sample.
         round: u32,
     },
     /// Cloud → edge: the answer to a [`Frame::Draft`].
@@ -150,12 +152,12 @@ impl Frame {
         bytes
     }
 
-    /// The word used in logs and errors.
+    /// The name of the frame in logs and errors.
     pub fn name(&self) -> &'static str {
         self.head().1
     }
 
-    /// The first byte, and the word used in logs and errors.
+    /// The first byte of the frame, and its name in logs and errors.
     fn head(&self) -> (u8, &'static str) {
         match self {
             Frame::Hello(_) => (HELLO, "Hello"),

@@ -18,7 +18,7 @@ pub const ONE: u32 = 1 << 24;
 /// The bits of probability 1.
 const ONE_BITS: u16 = 0x3c00;
 
-/// The count of an f16's bits; `None` if they are not of a number in [0, 1].
+/// Converts an f16's bits to a count; `None` if they are not of a number in [0, 1].
 pub fn to_count(bits: u16) -> Option<u32> {
     let (exponent, fraction) = (u32::from(bits >> 10), u32::from(bits & 0x3ff));
     match (bits <= ONE_BITS, exponent) {
@@ -28,7 +28,7 @@ pub fn to_count(bits: u16) -> Option<u32> {
     }
 }
 
-/// The f16 bits of a count; `None` if no f16 in [0, 1] is `count`·2⁻²⁴.
+/// Converts a count to f16 bits; `None` if no f16 in [0, 1] is `count`·2⁻²⁴.
 pub fn from_count(count: u32) -> Option<u16> {
     // Everything below 2048 has at most eleven bits.
     let shift = (u32::BITS - count.leading_zeros()).saturating_sub(11);

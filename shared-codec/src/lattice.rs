@@ -27,17 +27,16 @@ use crate::{
 pub const MAX_LATTICE_RESOLUTION: u32 = 1 << 16;
 /// The largest vocabulary.
 pub const MAX_VOCAB_SIZE: u32 = 1 << 24;
-/// The most that a token's two ranks may cost, as [`subset_work`] counts; bounds what a peer can make the other side
-/// compute: a few milliseconds a token. K = 1024 fits at V = 256 000 and ℓ = 100, QS at V = 151 936
-/// up to ℓ = 1365.
+/// The largest cost of a token's two ranks, in the unit of [`subset_work`]. It bounds the time that a peer can cost the
+/// other side: a few milliseconds a token. K = 1024 fits at V = 256 000 and ℓ = 100, QS at V = 151 936 up to ℓ = 1365.
 pub const MAX_WORK: u64 = 1 << 19;
 
-/// How many ids the code keeps room for.
+/// Number of ids that the code keeps room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SupportSize {
-    /// K for every token; V is QS.
+    /// The same K for every token; V is QS.
     Fixed(u32),
-    /// Each token says (C-SQS).
+    /// A K for each token, which is sent with it (C-SQS).
     Varying,
 }
 
@@ -50,7 +49,7 @@ pub struct LatticePayload {
     fixed: Option<Codes>,
 }
 
-/// The codes of one K.
+/// The two codes for one support size K.
 #[derive(Debug, Clone)]
 struct Codes {
     support_size: u32,
@@ -89,12 +88,12 @@ impl LatticePayload {
         Ok(Self { vocab_size, lattice_resolution, fixed })
     }
 
-    /// ℓ.
+    /// The lattice resolution, ℓ.
     pub fn lattice_resolution(&self) -> u32 {
         self.lattice_resolution
     }
 
-    /// K, where every token has the same.
+    /// The support size K, if every token has the same.
     pub fn support_size(&self) -> Option<u32> {
         self.fixed.as_ref().map(|codes| codes.support_size)
     }
@@ -146,7 +145,7 @@ impl LatticePayload {
         Ok(())
     }
 
-    /// Reads what [`encode`](Self::encode) wrote.
+    /// Reads a token that [`encode`](Self::encode) wrote.
     ///
     /// # Errors
     /// If the bits end early or are not what [`encode`](Self::encode) writes.
@@ -201,7 +200,7 @@ impl Codes {
     }
 }
 
-/// Of ranking K of V ids and a composition of ℓ into K parts.
+/// Cost of ranking K of V ids and a composition of ℓ into K parts, in operations on 64-bit digits.
 fn work(vocab_size: u32, support_size: u32, lattice_resolution: u32) -> u64 {
     subset_work(vocab_size, support_size) + subset_work(lattice_resolution + support_size - 1, support_size - 1)
 }
@@ -362,7 +361,7 @@ mod tests {
         assert_eq!(valid_payloads(&c_sqs(5, 4), 15), 5 * one + 4 * two + 3 * three + 2 * four);
     }
 
-    /// How many bit strings of up to `longest` bits are payloads of one token.
+    /// Number of bit strings of up to `longest` bits that are payloads of one token.
     fn valid_payloads(scheme: &LatticePayload, longest: u32) -> usize {
         let mut valid = std::collections::BTreeSet::new();
         for value in 0u64..1 << longest {

@@ -12,10 +12,10 @@ use std::cmp::Ordering;
 
 use num_bigint::BigUint;
 
-/// A natural number. Invariant: the highest digit is not zero; zero has none.
+/// A natural number of any size. Invariant: the highest digit is not zero; zero has none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Natural {
-    /// Base 2⁶⁴, the lowest first.
+    /// Digits in base 2⁶⁴, the lowest first.
     digits: Vec<u64>,
 }
 
@@ -37,7 +37,7 @@ impl Natural {
         self.digits.is_empty()
     }
 
-    /// Times a factor that is not zero.
+    /// Multiplies by a factor that is not zero.
     pub(crate) fn multiply(&mut self, factor: u64) {
         debug_assert!(factor > 0);
         let mut carry = 0;
@@ -52,7 +52,7 @@ impl Natural {
         }
     }
 
-    /// Divided by a divisor that divides it.
+    /// Divides by a divisor that leaves no rest.
     pub(crate) fn divide_exactly(&mut self, divisor: u64) {
         debug_assert!(divisor > 0);
         let shift = divisor.trailing_zeros();
@@ -99,7 +99,7 @@ impl Natural {
         }
     }
 
-    /// Less another that is not larger.
+    /// Subtracts a number that is not larger.
     pub(crate) fn subtract(&mut self, other: &Self) {
         let mut borrow = false;
         for (i, digit) in self.digits.iter_mut().enumerate() {
@@ -113,7 +113,7 @@ impl Natural {
         self.trim();
     }
 
-    /// log2, to about 50 bits; 0 of zero.
+    /// The logarithm log2, to about 50 bits; 0 of zero.
     pub(crate) fn log2(&self) -> f64 {
         let mut digits = self.digits.iter().rev();
         let high = digits.next().copied().unwrap_or(1) as f64;

@@ -1,4 +1,4 @@
-//! What schemes share that send probabilities in f16.
+//! Probabilities in f16: the part that all schemes share that send them.
 //!
 //! A probability is a [count](crate::half) of 2⁻²⁴ and the distribution is the counts over their sum, so nothing is
 //! lost that was drawn from.
@@ -10,18 +10,18 @@ use crate::{
     half,
 };
 
-/// Bits of an f16.
+/// Bits of a number in f16.
 pub(crate) const F16: u32 = 16;
 /// Bits of a sum of V rounded probabilities: at most 1 + 2⁻¹¹ by the rounding of normal numbers and V·2⁻²⁵ ≤ 1/2 by
 /// that of subnormal ones, so below 2.
 pub(crate) const SUM: u32 = 25;
 
-/// What DSSD says of a drafted token: its probability is `count / total`, both in multiples of 2⁻²⁴.
+/// A drafted token's probability, as DSSD sends it: `count / total`, both in multiples of 2⁻²⁴.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DraftProbability {
-    /// The drafted id.
+    /// Id of the drafted token.
     pub id: u32,
-    /// Its count, at least 1, an f16 number.
+    /// Count of the token: an f16 number, at least 1.
     pub count: u32,
     /// The sum of all counts, below 2²⁵.
     pub total: u32,

@@ -3,8 +3,8 @@
 //! # The code
 //!
 //! A sequence of symbols is an interval inside [0, 1). At first it is all of it; a symbol that occupies
-//! `start .. start + frequency` of `total` narrows it to that part of itself. The interval is held as bytes that
-//! are already out, and a register of 56 bits behind them:
+//! `start .. start + frequency` of `total` narrows it to that part of itself. The interval is held as bytes that are
+//! already out, and a register of 56 bits after them:
 //!
 //! ```text
 //! interval = [low, low + range) · 256^−(n + 7)      n bytes are out, 2^48 < range ≤ 2^56, low < 2^56
@@ -22,8 +22,8 @@
 //! **Code words are prefix-free** (Shannon, Fano, Elias): call [s, s + 256^−|s|) the cell of s. Sequences of which
 //! neither begins the other have disjoint intervals, and so disjoint cells; if s began t, the cell of t would lie in
 //! the cell of s. So no proper prefix of a code word is one, and none with bytes after it. The decoder reads zeros
-//! behind the end, encodes again what it decodes, and accepts its input if that gives the same bytes, which is to say
-//! if it is a code word.
+//! after the end, encodes again what it decodes, and accepts its input if that gives the same bytes, which is to say if
+//! it is a code word.
 //!
 //! # Example
 //!
@@ -47,14 +47,14 @@ const WIDTH: u32 = 56;
 const WHOLE: u64 = 1 << WIDTH;
 const LOWEST: u64 = 1 << (WIDTH - 8);
 
-/// Narrows an interval symbol by symbol.
+/// Encodes symbols by narrowing an interval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RangeEncoder {
     bytes: Vec<u8>,
-    /// Below 2^56 between calls.
+    /// Low end of the interval; below 2^56 between calls.
     low: u64,
-    /// In 2^48 + 1 ..= 2^56 between calls, and `bytes`, `low` and `range` never exceed 1 together: a carry out of the
-    /// register therefore stops within `bytes`.
+    /// Width of the interval; in 2^48 + 1 ..= 2^56 between calls, and `bytes`, `low` and `range` never exceed 1
+    /// together: a carry out of the register therefore stops within `bytes`.
     range: u64,
 }
 
@@ -65,7 +65,7 @@ impl Default for RangeEncoder {
 }
 
 impl RangeEncoder {
-    /// The empty sequence, whose word is empty.
+    /// An encoder of the empty sequence, whose word is empty.
     pub fn new() -> Self {
         Self::default()
     }
@@ -89,7 +89,7 @@ impl RangeEncoder {
         8 * self.bytes.len() + (WIDTH - self.range.ilog2()) as usize
     }
 
-    /// The code word.
+    /// Ends the code and returns the code word.
     pub fn finish(mut self) -> Vec<u8> {
         if self.range == WHOLE && self.low == 0 {
             return self.bytes;
@@ -109,7 +109,7 @@ impl RangeEncoder {
         self.bytes
     }
 
-    /// `low` and `range` after a symbol, then carry and shift. The number of bytes shifted out.
+    /// Sets `low` and `range` after a symbol, then carries and shifts. Returns the number of bytes shifted out.
     fn narrow(&mut self, offset: u64, range: u64) -> u32 {
         self.low += offset;
         self.range = range;
@@ -137,7 +137,7 @@ impl RangeEncoder {
     }
 }
 
-/// Finds the symbols again.
+/// Decodes the symbols of a code word.
 #[derive(Debug, Clone)]
 pub struct RangeDecoder<'a> {
     input: &'a [u8],
@@ -146,7 +146,7 @@ pub struct RangeDecoder<'a> {
     /// The input minus `again.low`, in units of the register. Below `again.range`: [`take`](Self::take) refuses symbols
     /// that do not hold it.
     offset: u64,
-    /// The encoder of what was decoded.
+    /// An encoder that repeats the decoded symbols.
     again: RangeEncoder,
 }
 
@@ -160,8 +160,10 @@ impl<'a> RangeDecoder<'a> {
         decoder
     }
 
-    /// Where in 0 .. `total` the next symbol lies, which then has to be [taken](Self::take). It may be `total` or more
-    /// in what no encoder wrote: an error, which names the `field`.
+    /// Position of the next symbol in 0 .. `total`; the symbol then has to be [taken](Self::take).
+    ///
+    /// # Errors
+    /// [`DecodeError::Value`] with the name `field` if the position is `total` or more, which no encoder writes.
     pub fn peek(&self, total: u64, field: &'static str) -> Result<u64, DecodeError> {
         debug_assert!((1..=1 << 32).contains(&total));
         let value = self.offset / (self.again.range / total);
@@ -179,7 +181,7 @@ impl<'a> RangeDecoder<'a> {
         }
     }
 
-    /// A value below `total`, all equally likely.
+    /// Reads a value below `total`, all equally likely.
     pub fn take_uniform(&mut self, total: u64, field: &'static str) -> Result<u64, DecodeError> {
         let value = self.peek(total, field)?;
         self.take(value, 1, total);

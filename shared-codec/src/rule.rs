@@ -1,6 +1,6 @@
-//! What travels for an acceptance rule: its number and parameter once, and with each draft the statistic that it needs.
+//! Wire form of an acceptance rule: its number and parameter once, and with each draft the statistic that it needs.
 //!
-//! What the rules are, `outrider_speculation::judge::rules` knows. Some decide by the draft model's own distribution,
+//! The rules themselves are in `outrider_speculation::judge::rules`. Some decide by the draft model's own distribution,
 //! before temperature, top-k and top-p; the cloud has only q̂, of the distribution that was sampled. Where those
 //! differ, what such a rule needs of the former comes before the drafts in the payload, as f16.
 
@@ -9,31 +9,31 @@ use crate::{
     wire::{ByteReader, put_varint},
 };
 
-/// A rule, as Prompt names it.
+/// An acceptance rule and its parameter, as Prompt names them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RuleParameters {
-    /// Which; below 128, 0 is the exact rule.
+    /// Number of the rule, below 128; 0 is the exact rule.
     pub number: u8,
-    /// Its one parameter: finite and not −0; 0 for the exact rule, which has none.
+    /// The only parameter of the rule: finite and not −0; 0 for the exact rule, which has none.
     pub parameter: f32,
 }
 
 impl RuleParameters {
-    /// The exact rule.
+    /// Parameters of the exact rule.
     pub const EXACT: Self = Self { number: 0, parameter: 0.0 };
 }
 
-/// What a draft's statistic is.
+/// The kind of a draft's statistic, by its length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatisticKind {
-    /// One number.
+    /// One number for the draft.
     Scalar,
     /// One number for each id of q̂ that has mass, ascending.
     Support,
 }
 
 impl StatisticKind {
-    /// Bytes of a draft's statistic of so many numbers.
+    /// Length in bytes of a draft's statistic that has `numbers` numbers.
     pub fn length(self, numbers: usize) -> usize {
         match self {
             StatisticKind::Scalar => 2,

@@ -1,4 +1,4 @@
-//! The uplink schemes: what a round of drafts tells the cloud, and in which bits.
+//! The uplink schemes: what a round of drafts sends to the cloud, and in which bits.
 //!
 //! Each scheme is a file of this folder, with its entry in the table ([`SchemeInfo`]) and the bits of a draft. The
 //! three on a lattice can be coded in the papers' bits or by the [adaptive code](crate::adaptive), which learns.
@@ -33,7 +33,7 @@ pub use parameters::{Code, Description, Downlink, DownlinkName, SchemeOptions, S
 
 /// The most bits a round's payload may have, so that its frame fits.
 pub const MAX_PAYLOAD_BITS: usize = (MAX_FRAME_BYTES - 64) * 8;
-/// In a scheme's number on the wire: the code is adaptive.
+/// Flag in a scheme's number on the wire: the code is adaptive.
 const ADAPTIVE: u8 = 0x80;
 
 choices! {
@@ -57,14 +57,14 @@ choices! {
 }
 
 impl SchemeName {
-    /// The scheme with those of the options that it reads.
+    /// Returns the scheme with those of the options that it reads.
     pub fn with(self, options: SchemeOptions) -> SchemeParameters {
         (self.info().of)(options)
     }
 }
 
 impl SchemeInfo {
-    /// Whether the scheme reads an option.
+    /// Returns true if the scheme reads the option of this name.
     pub fn reads(&self, option: &str) -> bool {
         self.options.contains(&option)
     }
@@ -90,27 +90,27 @@ impl SchemeParameters {
         self.info().name
     }
 
-    /// What the cloud reads of each draft.
+    /// The part of each draft that the cloud reads.
     pub fn sends(&self) -> Sends {
         self.info().sends
     }
 
-    /// Whether what is kept of a distribution hangs on a threshold that the edge adapts.
+    /// Returns true if the edge adapts a threshold that decides which tokens of a distribution are kept.
     pub fn has_threshold(&self) -> bool {
         self.info().keeps == Keeps::AboveThreshold
     }
 
-    /// ℓ, where distributions are quantized to a lattice.
+    /// The lattice resolution ℓ, if distributions are quantized to a lattice.
     pub fn lattice_resolution(&self) -> Option<u32> {
         self.info().reads("latticeResolution").then(|| self.options().lattice_resolution)
     }
 
-    /// The number of samples that follow a rejection, where the edge resamples from samples.
+    /// The number of samples that follow a rejection, if the edge resamples from samples.
     pub fn samples(&self) -> Option<u8> {
         if let Downlink::Sampled(count) = self.options().downlink { Some(count) } else { None }
     }
 
-    /// Appends the scheme as it travels: its number, then K, ℓ and the samples after a rejection, as far as it reads
+    /// Appends the scheme's wire form: its number, then K, ℓ and the samples after a rejection, as far as it reads
     /// them.
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
         let (info, options) = (self.info(), self.options());
@@ -126,7 +126,7 @@ impl SchemeParameters {
         }
     }
 
-    /// Reads what [`put`](Self::put) wrote.
+    /// Reads a scheme that [`put`](Self::put) wrote.
     pub(crate) fn take(input: &mut ByteReader<'_>) -> Result<Self, DecodeError> {
         let kind = input.u8("scheme")?;
         let code = if kind & ADAPTIVE == 0 { Code::Enumerative } else { Code::Adaptive };
@@ -172,22 +172,22 @@ impl Scheme {
         }
     }
 
-    /// Tells the code the prompt, which both ends know.
+    /// Trains the code on the prompt, which both ends know.
     pub fn prime(&mut self, prompt: &[u32]) {
         if let Payload::Adaptive(code) = &mut self.0 {
             code.prime(prompt);
         }
     }
 
-    /// Tells the code what a verdict committed: the first `accepted` of a round's drafts and the token after them.
-    /// Rejected drafts leave no trace.
+    /// Trains the code on the tokens that a verdict committed: the first `accepted` of a round's drafts and the token
+    /// after them. Rejected drafts leave no trace.
     pub fn commit(&mut self, drafts: &Drafts, accepted: usize, token: Option<u32>) {
         if let (Payload::Adaptive(code), Drafts::Distributions(tokens)) = (&mut self.0, drafts) {
             code.commit(&tokens[..accepted], token);
         }
     }
 
-    /// Bits of a drafted token where all have the same.
+    /// Bits of a drafted token, if all have the same number.
     pub fn fixed_token_bits(&self) -> Option<u32> {
         match &self.0 {
             Payload::Plain(layout) => layout.is_fixed().then(|| layout.token_bits(0)),
@@ -195,7 +195,8 @@ impl Scheme {
         }
     }
 
-    /// Whether a support of `k` ids takes too long to code, so that the whole vocabulary has to be kept instead.
+    /// Returns true if a support of `k` ids takes too long to code, so that the whole vocabulary has to be kept
+    /// instead.
     pub fn is_widened(&self, k: u32) -> bool {
         matches!(&self.0, Payload::Plain(layout) if layout.is_widened(k))
     }
@@ -208,7 +209,7 @@ impl Scheme {
         }
     }
 
-    /// An empty round.
+    /// An encoder of a round without drafts.
     pub fn round(&self) -> RoundEncoder {
         RoundEncoder(match &self.0 {
             Payload::Adaptive(code) => Bits::Adaptive(Box::new(code.round())),
@@ -216,7 +217,7 @@ impl Scheme {
         })
     }
 
-    /// The payload of a round.
+    /// Encodes the payload of a round.
     ///
     /// # Errors
     /// If the drafts are not of this scheme or do not fit its parameters.
@@ -232,7 +233,7 @@ impl Scheme {
         Ok(round.finish().0)
     }
 
-    /// Reads what [`encode_round`](Self::encode_round) wrote for `count` drafts.
+    /// Decodes `count` drafts that [`encode_round`](Self::encode_round) wrote.
     ///
     /// # Errors
     /// If the payload is not one of this scheme.
@@ -248,7 +249,7 @@ impl Scheme {
     }
 }
 
-/// A round that is being written. Every call takes the [`Scheme`] that began it.
+/// An encoder of one round. Every call takes the [`Scheme`] that began it.
 #[derive(Debug, Clone)]
 pub struct RoundEncoder(Bits);
 
@@ -259,7 +260,7 @@ enum Bits {
 }
 
 impl RoundEncoder {
-    /// Bits so far.
+    /// Number of bits written so far.
     pub fn bits(&self) -> usize {
         match &self.0 {
             Bits::Plain(bits) => bits.len(),
@@ -267,8 +268,8 @@ impl RoundEncoder {
         }
     }
 
-    /// The most bits the round will have with a token more that is drawn from `dist`, whichever it will be. Known
-    /// before the draw, so that a budget can end the round without a say in what is drawn.
+    /// Upper bound of the round's bits with one more token, for any token drawn from `dist`. It is known before the
+    /// draw, so that a budget can end the round without influence on the drawn token.
     ///
     /// # Errors
     /// If the distribution does not fit the scheme.
@@ -299,7 +300,7 @@ impl RoundEncoder {
         self.put(scheme, Draft::Probability(token))
     }
 
-    /// Appends an id (coupled drafting).
+    /// Appends a drafted id alone (coupled drafting).
     ///
     /// # Errors
     /// If the scheme is another, or the id is outside the vocabulary.
@@ -314,8 +315,8 @@ impl RoundEncoder {
         }
     }
 
-    /// The payload and the bits it needed, without the filling of the last byte. The adaptive code has no bits of
-    /// its own below the byte.
+    /// Ends the round and returns the payload and its number of bits, without the filling of the last byte. The
+    /// adaptive code has no bits of its own below the byte.
     pub fn finish(self) -> (Vec<u8>, usize) {
         match self.0 {
             Bits::Plain(out) => {

@@ -33,19 +33,19 @@ impl<'a> ByteReader<'a> {
         Self { rest: bytes }
     }
 
-    /// What has not been read.
+    /// Number of bytes that have not been read.
     pub fn remaining(&self) -> usize {
         self.rest.len()
     }
 
-    /// The next `N` bytes.
+    /// Reads the next `N` bytes.
     pub fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], DecodeError> {
         let (head, rest) = self.rest.split_first_chunk::<N>().ok_or(DecodeError::Truncated { field })?;
         self.rest = rest;
         Ok(*head)
     }
 
-    /// One byte.
+    /// Reads a single byte.
     pub fn u8(&mut self, field: &'static str) -> Result<u8, DecodeError> {
         Ok(u8::from_le_bytes(self.array(field)?))
     }
@@ -99,7 +99,7 @@ impl<'a> ByteReader<'a> {
         Ok(head)
     }
 
-    /// All that is left.
+    /// Reads all bytes that are left.
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
     }

@@ -10,7 +10,7 @@ use outrider_speculation::{judge::rules::Rule, sample};
 
 use crate::{goodness::distance, samplings::NEUTRAL};
 
-/// What becomes of a draft from q̂ at a position.
+/// Outcome of a draft from q̂ at a position.
 #[derive(Debug, Clone)]
 pub struct Fate {
     /// Probability that it is this token and is accepted.
@@ -22,15 +22,15 @@ pub struct Fate {
 /// A position as the papers see it, all of V numbers.
 #[derive(Debug, Clone)]
 pub struct Position {
-    /// q̂.
+    /// The draft distribution, q̂.
     pub q: Vec<f64>,
-    /// p = S(target).
+    /// The target's distribution, p = S(target).
     pub p: Vec<f64>,
     /// The draft model's own distribution, as far as the cloud knows it, its largest probability and its entropy.
     unscaled_q: Vec<f64>,
     peak_q: f64,
     entropy_q: f64,
-    /// The target's own.
+    /// The target model's own distribution, its largest probability and its entropy.
     unscaled_p: Vec<f64>,
     peak_p: f64,
     entropy_p: f64,
@@ -38,8 +38,10 @@ pub struct Position {
 }
 
 impl Position {
-    /// From the logits of both models. The cloud knows of q, the draft model's own distribution, what is sent of it, in
-    /// f16; or all of it, where S(·) leaves it as it is and q̂ under the `scheme` is all of it.
+    /// Computes a position from the logits of both models.
+    ///
+    /// The cloud knows of q, the draft model's own distribution, only the part that is sent, in f16; or all of it, if
+    /// S(·) leaves it unchanged and q̂ under the `scheme` is all of it.
     pub fn new(
         draft: &[f32],
         target: &[f32],
@@ -61,8 +63,8 @@ impl Position {
         Self { q, p, unscaled_q, peak_q, entropy_q, unscaled_p, peak_p, entropy_p, greedy }
     }
 
-    /// The same with all tokens outside q̂'s support as one, the last: whatever a rule does to them it does to their
-    /// sum.
+    /// The position with all tokens outside q̂'s support as one, the last: whatever a rule does to them it does to
+    /// their sum.
     pub fn lumped(&self) -> Self {
         let lump = |values: &[f64]| {
             let mut kept: Vec<f64> = values.iter().zip(&self.q).filter(|(_, q)| **q > 0.0).map(|(v, _)| *v).collect();
@@ -73,12 +75,12 @@ impl Position {
         Self { q, p, unscaled_q: lump(&self.unscaled_q), unscaled_p: lump(&self.unscaled_p), ..*self }
     }
 
-    /// What the rule makes of it.
+    /// Outcome of a draft under the rule.
     pub fn fate(&self, rule: &Rule) -> Fate {
         self.fate_at(rule.name(), rule.parameter())
     }
 
-    /// What the rule of this name makes of it at a parameter, to the last digit.
+    /// Outcome of a draft under the rule of this name at a parameter, to the last digit.
     pub fn fate_at(&self, name: &str, alpha: f64) -> Fate {
         let best = self.peak_p;
         let sharper = self.entropy_q - self.entropy_p;
@@ -138,7 +140,7 @@ impl Position {
         self.speculate(if deferred { self.p.clone() } else { self.q.clone() })
     }
 
-    /// The same without a random draw.
+    /// Replaces the draft without a random draw: by p where deferred, else not at all.
     fn replace(&self, deferred: bool) -> Fate {
         let nothing = vec![0.0; self.p.len()];
         let (accepted, replaced) = if deferred { (nothing, self.p.clone()) } else { (self.q.clone(), nothing) };
@@ -150,7 +152,7 @@ impl Position {
         self.q.iter().zip(&self.p).map(|(q, p)| q.min(p / a).max(p / b)).collect()
     }
 
-    /// The same with the b at which it adds up to 1. Its sum falls as b rises.
+    /// The distribution max{min{q̂, p/a}, p/b} with the b at which it adds up to 1. Its sum falls as b rises.
     fn tuned(&self, a: f64) -> Vec<f64> {
         self.bounded(a, bisect(|b| self.bounded(a, b).iter().sum::<f64>() > 1.0))
     }

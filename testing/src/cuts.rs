@@ -15,41 +15,41 @@ use outrider_speculation::{
 
 use crate::toy::{CachedToy, ToyModel};
 
-/// How bad the connections are.
+/// Frequency of cuts, restarts and repeats of the connections.
 #[derive(Debug, Clone, Copy)]
 pub struct Odds {
-    /// A connection bears this many bytes on average; `None` for as many as there are.
+    /// Bytes that a connection bears on average; `None` for any number.
     pub bytes: Option<u32>,
-    /// One in so many cuts is the server's end: the next knows nothing.
+    /// One in this many cuts comes with a restart of the server, which forgets all sessions.
     pub restarts: u32,
-    /// One in so many frames comes twice.
+    /// One in this many frames arrives twice.
     pub repeats: u32,
-    /// The cut strikes when a verdict brings this token, once a generation, and the server restarts: what is lost hangs
-    /// on what it said.
+    /// The cut strikes when a verdict brings this token, once a generation, and the server restarts: the loss depends
+    /// on the verdict's content.
     pub verdict_with: Option<u32>,
-    /// A planted error: a server that begins anew draws with new random draws.
+    /// A planted error: after a restart the server makes new random draws.
     pub new_draws: bool,
 }
 
 impl Odds {
-    /// Connections that hold.
+    /// Connections that are never cut.
     pub const SMOOTH: Self = Self { bytes: None, restarts: 1, repeats: u32::MAX, verdict_with: None, new_draws: false };
 }
 
-/// What happened to the connections.
+/// Counts of what happened to the connections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Connections cut.
+    /// Number of connections that were cut.
     pub cuts: usize,
-    /// Of these, with the server's end.
+    /// Number of these cuts that came with a restart of the server.
     pub restarts: usize,
-    /// Frames that came twice.
+    /// Number of frames that arrived twice.
     pub repeated: usize,
-    /// Frames of a connection before that came late.
+    /// Number of frames that arrived late, from an earlier connection.
     pub late: usize,
-    /// Sessions that went on where they were.
+    /// Number of sessions that were resumed.
     pub resumed: usize,
-    /// Sessions that were begun anew.
+    /// Number of sessions that started over.
     pub anew: usize,
 }
 
@@ -64,7 +64,7 @@ impl core::ops::AddAssign for Counts {
     }
 }
 
-/// One session of the server's.
+/// A session that the server holds.
 #[derive(Debug)]
 struct Hosted {
     session: CloudSession,
@@ -73,7 +73,7 @@ struct Hosted {
     wire: Option<u32>,
     target: CachedToy,
     pass: Option<Pass>,
-    /// Whether the next pass waits for guesses.
+    /// True if the next pass waits for guesses.
     is_held: bool,
 }
 
@@ -85,16 +85,16 @@ struct Wire {
     down: VecDeque<Vec<u8>>,
     /// Bytes that it still bears.
     left: Option<u32>,
-    /// It bears nothing any more; the edge does not know yet.
+    /// True if it bears nothing any more; the edge does not know yet.
     is_cut: bool,
 }
 
 /// An edge with a toy draft, and a server with a toy target.
 #[derive(Debug)]
 pub struct Cuts {
-    /// The edge's session.
+    /// The session of the edge.
     pub edge: EdgeSession,
-    /// What happened.
+    /// Events on the connections so far.
     pub counts: Counts,
     odds: Odds,
     chance: Randomness,
@@ -103,7 +103,7 @@ pub struct Cuts {
     info: TargetInfo,
     hosted: Vec<Hosted>,
     wire: Wire,
-    /// Frames of connections before, which may come yet.
+    /// Frames of earlier connections, which may still arrive.
     limbo: VecDeque<(u32, Vec<u8>)>,
     last_ticket: u8,
     has_struck: bool,
@@ -112,11 +112,11 @@ pub struct Cuts {
     end: Option<EndReason>,
 }
 
-/// More than any text of these sizes takes.
+/// A bound on steps that no text of these sizes reaches.
 const MOST_STEPS: usize = 2_000_000;
 
 impl Wire {
-    /// Whether the connection bears these bytes; it may end in the middle of them.
+    /// Takes these bytes from the connection's budget, and returns true if all of them arrive.
     fn bears(&mut self, bytes: &[u8]) -> bool {
         if let Some(left) = &mut self.left {
             *left = left.saturating_sub(bytes.len() as u32);
@@ -163,7 +163,7 @@ impl Cuts {
         std::mem::take(&mut self.committed)
     }
 
-    /// Has one after another of those who can move do so, until it is done.
+    /// Moves the ends and connections in random order, until it is done.
     fn run(&mut self, is_done: impl Fn(&Self) -> bool) {
         for _ in 0..MOST_STEPS {
             if is_done(self) {
@@ -321,7 +321,7 @@ impl Cuts {
                     None if number == self.wire.number => {
                         let (generation, code, text) = (0, ErrorCode::UnknownSession, String::new());
                         self.wire.down.push_back(Frame::Error(ErrorFrame { generation, code, text }).encode());
-                        // The server closes behind it.
+                        // The server closes the connection after the error.
                         self.wire.left = Some(u32::MAX);
                         self.refuse();
                     }

@@ -17,13 +17,13 @@ pub fn goldens() -> Vec<Golden> {
 }
 
 impl Golden {
-    /// The GGUF file of a T5 in F32, if it can say what this model does.
+    /// The GGUF file of a T5 in F32, if the format can express the model.
     pub fn t5(&self) -> Option<Gguf> {
         self.t5_of(&self.weights(), |weight| (0, bytes(&weight.values)))
     }
 
-    /// The GGUF file of a T5 with these weights, if it can say what this model does: it says no distance, and no scale but by a
-    /// tied head. `stored` gives each one's type code and bytes.
+    /// The GGUF file of a T5 with these weights, if the format can express the model: it has no distance, and no scale
+    /// but by a tied head. `stored` gives each one's type code and bytes.
     pub fn t5_of(&self, weights: &[Weight], stored: impl Fn(&Weight) -> (u32, Vec<u8>)) -> Option<Gguf> {
         let number = |key: &str, otherwise: u64| self.config[key].as_u64().unwrap_or(otherwise) as u32;
         if number("relative_attention_max_distance", 128) != 128 {

@@ -66,7 +66,7 @@ pub fn assert_greedy_texts_of_transformers<M, C>(
 }
 
 impl Golden {
-    /// Said in the config, or what the family has where nothing is said.
+    /// Number in the config, or the family's default.
     fn number(&self, key: &str, otherwise: f64) -> f64 {
         self.config[key].as_f64().unwrap_or(otherwise)
     }
@@ -75,7 +75,7 @@ impl Golden {
         names.iter().find_map(|name| self.config[*name].as_u64()).map(|size| size as u32)
     }
 
-    /// The GGUF file, if llama.cpp has the family and its files can say what this model does.
+    /// The GGUF file, if llama.cpp has the family and its files can express the model.
     pub fn gguf(&self) -> Option<Vec<u8>> {
         let architecture = match &*self.family {
             "mistral" => "llama",

@@ -163,7 +163,7 @@ impl Gguf {
         file
     }
 
-    /// Everything before the data.
+    /// Header, metadata and directory: the bytes before the data.
     fn head<'d>(&self, directory: impl Iterator<Item = &'d Vec<u8>>) -> Vec<u8> {
         let counts = [(self.directory.len() as u64).to_le_bytes(), self.metadata_count.to_le_bytes()].concat();
         let mut head = [b"GGUF\x03\0\0\0", &counts[..], &self.metadata].concat();

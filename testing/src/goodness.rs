@@ -30,12 +30,12 @@ pub fn error() -> f64 {
     ERRORS[usize::from(*IS_FULL)]
 }
 
-/// Samples over so many cells in which an [`error()`] is seen.
+/// Number of samples over `cells` cells in which an [`error()`] is seen.
 pub fn samples(cells: usize) -> u32 {
     samples_for(cells, error())
 }
 
-/// Samples over so many cells in which this total-variation error is seen.
+/// Number of samples over `cells` cells in which this total-variation error is seen.
 pub fn samples_for(cells: usize, error: f64) -> u32 {
     let freedom = cells as f64 - 1.0;
     let threshold = ChiSquared::new(freedom).unwrap().inverse_cdf(1.0 - ALARM);
@@ -44,12 +44,13 @@ pub fn samples_for(cells: usize, error: f64) -> u32 {
     (lambda / (4.0 * error * error)).round() as u32
 }
 
-/// The cell of a text over so many tokens: the last token counts fastest.
+/// The cell of a text of `tokens`: the last token counts fastest.
 pub fn cell(tokens: &[u32], vocab_size: u32) -> usize {
     tokens.iter().fold(0, |cell, &id| cell * vocab_size as usize + id as usize)
 }
 
-/// How often each text of so many tokens comes, of as many as it takes, by [`cell`]; `write` gives that of a seed.
+/// Counts of the texts of `length` tokens by [`cell`], over as many samples as a test needs; `write` returns the text
+/// of a seed.
 pub fn histogram(vocab_size: u32, length: usize, mut write: impl FnMut(u64) -> Vec<u32>) -> Vec<u32> {
     let mut counts = vec![0; (vocab_size as usize).pow(length as u32)];
     for seed in 0..samples(counts.len()).into() {
@@ -58,25 +59,26 @@ pub fn histogram(vocab_size: u32, length: usize, mut write: impl FnMut(u64) -> V
     counts
 }
 
-/// How well samples follow a distribution.
+/// Goodness of fit of samples to a distribution.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fit {
-    /// How often samples at least as far from it are seen.
+    /// Probability of samples at least as far from the distribution.
     pub p_value: f64,
     /// Total variation of the relative frequencies.
     pub distance: f64,
 }
 
 impl Fit {
-    /// Of samples by cell. Cells of probability zero must be empty; cells that expect fewer than five samples are taken
-    /// together.
+    /// Compares samples, counted by cell, with a distribution.
+    ///
+    /// Cells of probability zero must be empty; cells that expect fewer than five samples are taken together.
     pub fn new(counts: &[u32], distribution: &[f64]) -> Self {
         let n = f64::from(counts.iter().sum::<u32>());
         let frequencies: Vec<f64> = counts.iter().map(|&seen| f64::from(seen) / n).collect();
         Self { p_value: p_value(counts, distribution), distance: distance(&frequencies, distribution) }
     }
 
-    /// Whether they follow it.
+    /// Returns true if the samples follow the distribution.
     pub fn is_good(&self) -> bool {
         self.p_value > ALARM
     }
@@ -88,7 +90,7 @@ impl fmt::Display for Fit {
     }
 }
 
-/// Fails unless samples follow a distribution; `what` says of what.
+/// Fails unless samples follow a distribution; `what` names it in the message.
 pub fn assert_follows(counts: &[u32], distribution: &[f64], what: impl fmt::Debug) {
     assert!((distribution.iter().sum::<f64>() - 1.0).abs() < 1e-9, "no distribution: {what:?}");
     let fit = Fit::new(counts, distribution);

@@ -99,7 +99,7 @@ pub struct Times {
 pub struct Run {
     /// Ids of the committed tokens.
     pub tokens: Vec<u32>,
-    /// Tokens as they came.
+    /// Committed tokens, in the order of their arrival.
     pub committed: Vec<Committed>,
     /// Estimates of the controller after each verdict.
     pub estimates: Vec<Estimates>,
@@ -123,7 +123,7 @@ impl InProcess {
         Self::connect_with(draft, target, context_length, eos_ids, None)
     }
 
-    /// The same with trained heads on the draft's [hidden states](ToyModel::hidden).
+    /// Connects two models, with trained heads on the draft's [hidden states](ToyModel::hidden).
     pub fn connect_with(
         draft: ToyModel,
         target: ToyModel,
@@ -186,7 +186,7 @@ impl InProcess {
         assert!(self.edge.is_idle(), "the handshake failed");
     }
 
-    /// Has the edge draft with another model from now on.
+    /// Replaces the edge's draft model.
     pub fn draft_with(&mut self, draft: ToyModel) {
         self.draft = CachedToy::new(draft);
     }
@@ -263,7 +263,7 @@ impl InProcess {
         true
     }
 
-    /// Does the edge's next step, unless its draft model runs or there is nothing to do.
+    /// Takes the edge's next step, unless its draft model runs or there is nothing to do.
     fn poll_edge(&mut self, run: &mut Run, began: Duration) -> bool {
         if self.drafted.is_some() {
             return false;
@@ -296,7 +296,7 @@ impl InProcess {
         true
     }
 
-    /// Does everything that the cloud can do now.
+    /// Takes all steps that the cloud can take now.
     fn poll_cloud(&mut self, run: &mut Run) {
         while let Some(output) = self.cloud.poll() {
             match output {

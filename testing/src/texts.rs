@@ -19,53 +19,53 @@ use crate::{
     toy::ToyModel,
 };
 
-/// What the texts begin with.
+/// The prompt of all texts.
 pub const PROMPT: [u32; 2] = [1, 2];
 /// Texts that grow together, round by round.
 const TOGETHER: usize = 10_000;
 /// C-SQS with a threshold that moves.
 pub const RESTLESS: ThresholdParameters = ThresholdParameters { target: 0.1, step: 0.3, initial: 0.2 };
 
-/// Two models and how the edge drafts: what the distribution of a text depends on.
+/// Two models and the edge's settings: everything that the distribution of a text depends on.
 #[derive(Debug, Clone)]
 pub struct Texts {
-    /// The draft model.
+    /// The draft model, q before S(·).
     pub draft: ToyModel,
-    /// The target.
+    /// The target model, p before S(·).
     pub target: ToyModel,
-    /// S(·).
+    /// The sampling S(·) of the target.
     pub sampling: SamplingParameters,
     /// The temperature of the draft model; `None` for the target's.
     pub draft_temperature: Option<f32>,
-    /// How q̂ is made.
+    /// The scheme that makes q̂ from the draft model's distribution.
     pub scheme: SchemeParameters,
-    /// C-SQS's.
+    /// The threshold of C-SQS.
     pub threshold: ThresholdParameters,
-    /// The rule.
+    /// The acceptance rule of the rounds.
     pub rule: Rule,
-    /// γ.
+    /// Drafts of a round, γ.
     pub draft_length: usize,
-    /// Tokens of a text.
+    /// Tokens of a text, after the prompt.
     pub length: usize,
 }
 
-/// Which tokens skip verification: after a prefix, if they are drawn.
+/// A gate: returns true if the token, drawn after the prefix, skips verification.
 pub type Gate<'a> = &'a dyn Fn(&[u32], u32) -> bool;
 
 /// Both ends' random draws in one round of a loop.
 pub struct Ends {
-    /// Of the text.
+    /// The seed of the text.
     pub seed: u64,
-    /// The edge's.
+    /// Random draws of the edge.
     pub edge: Randomness,
     /// The cloud's, which are not those that [`judge`](outrider_speculation::judge::judge) takes.
     pub cloud: Randomness,
-    /// Of both.
+    /// The noise that both ends share.
     pub noise: SharedNoise,
 }
 
 impl Ends {
-    /// In the round after a text.
+    /// The random draws of the round after a text.
     pub fn new(seed: u64, text: &[u32]) -> Self {
         let [mut edge, mut cloud] =
             [(seed, End::Edge), (!seed, End::Cloud)].map(|(seed, end)| Randomness::new(seed, end));
@@ -76,8 +76,8 @@ impl Ends {
 }
 
 impl Texts {
-    /// Of three tokens, drafted two by two under the exact rule; the draft's logits differ from the target's by up to
-    /// `difference`.
+    /// Texts of three tokens, drafted two by two under the exact rule; the draft's logits differ from the target's by
+    /// up to `difference`.
     pub fn new(target: ToyModel, difference: f64, scheme: SchemeParameters, sampling: SamplingParameters) -> Self {
         let draft = target.draft(difference);
         Self {
@@ -93,12 +93,12 @@ impl Texts {
         }
     }
 
-    /// Over four tokens.
+    /// Texts over a vocabulary of four tokens.
     pub fn of_four(scheme: SchemeParameters, sampling: SamplingParameters) -> Self {
         Self::new(ToyModel::target(4, 5), 1.5, scheme, sampling)
     }
 
-    /// Over three.
+    /// Texts over a vocabulary of three tokens.
     pub fn of_three(scheme: SchemeParameters, sampling: SamplingParameters) -> Self {
         Self::new(ToyModel::target(3, 299), 2.0, scheme, sampling)
     }
@@ -120,8 +120,8 @@ impl Texts {
         SamplingParameters { temperature, ..self.sampling }
     }
 
-    /// What sessions between these two write, by [`cell`]: both state machines, frames and roll-back included.
-    /// `before` is called before each.
+    /// Counts of the texts that sessions between these two write, by [`cell`]: both state machines, frames and
+    /// roll-back included. `before` is called before each.
     pub fn of_sessions(&self, mode: Mode, pair: &mut InProcess, mut before: impl FnMut(&mut InProcess)) -> Vec<u32> {
         let mut settings = Settings { mode, sampling: self.sampling, seed: 0, max_new_tokens: self.length as u32 };
         histogram(self.target.vocab_size(), self.length, |seed| {
@@ -131,15 +131,16 @@ impl Texts {
         })
     }
 
-    /// What a loop of rounds writes, without the state machines, so that errors can be planted: `round` gives what
-    /// follows a text.
+    /// Counts of the texts that a loop of rounds writes, without the state machines, so that errors can be planted.
+    /// `round` returns the tokens that follow a text.
     pub fn of_rounds(&self, mut round: impl FnMut(&[u32], &mut Ends) -> Vec<u32>) -> Vec<u32> {
         self.of_rounds_together(|texts| {
             texts.iter().map(|(seed, text)| round(text, &mut Ends::new(*seed, text))).collect()
         })
     }
 
-    /// The same for many texts at a time, each with its seed.
+    /// Counts the texts of a loop of rounds like [`of_rounds`](Self::of_rounds), many texts at a time, each with its
+    /// seed.
     pub fn of_rounds_together(&self, mut round: impl FnMut(&[(u64, Vec<u32>)]) -> Vec<Vec<u32>>) -> Vec<u32> {
         let vocab_size = self.target.vocab_size();
         let mut counts = vec![0; (vocab_size as usize).pow(self.length as u32)];
@@ -162,7 +163,7 @@ impl Texts {
     }
 
     /// The drafts of a round, each made by `draft` from the draft model's logits until it ends the round, and the
-    /// target's logits before each of them and behind the last.
+    /// target's logits before each of them and after the last.
     pub fn round(
         &self,
         text: &[u32],
@@ -187,7 +188,7 @@ impl Texts {
         draft::draw(draft::propose(&q, self.scheme, &scheme, self.threshold.initial).unwrap(), edge)
     }
 
-    /// q̂ after a prefix of a text. C-SQS's threshold has had an update for every committed token, whoever wrote it.
+    /// q̂ after a prefix of a text. C-SQS's threshold has had an update for every committed token, from either end.
     fn proposal(&self, prefix: &[u32]) -> Proposal {
         let scheme = Scheme::new(self.scheme, self.target.vocab_size()).unwrap();
         let propose = |prefix: &[u32], beta: f64| {
@@ -212,11 +213,11 @@ impl Texts {
         sample::transform(&self.draft.logits(prefix), &self.draft_sampling()).unwrap()
     }
 
-    /// The distribution of the texts after the prompt: the last token counts fastest. What the `gate` lets through is
-    /// the draft model's own, S(q), whatever q̂ leaves of it.
+    /// The distribution of the texts after the prompt: the last token counts fastest. Tokens that the `gate` passes
+    /// follow the draft model's own distribution, S(q), whatever q̂ leaves of it.
     ///
     /// Rounds are enumerated: a token depends on how many drafts precede it in its round, since a bonus token is p's,
-    /// and on how many tokens are left. Drafts behind a rejected one leave no trace, so a round is a chain of its
+    /// and on how many tokens are left. Drafts after a rejected one leave no trace, so a round is a chain of its
     /// drafts, each of which continues it or ends it.
     pub fn distribution(&self, gate: Gate<'_>) -> Vec<f64> {
         let mut distribution = vec![0.0; (self.target.vocab_size() as usize).pow(self.length as u32)];
@@ -224,12 +225,12 @@ impl Texts {
         distribution
     }
 
-    /// Without a gate.
+    /// The distribution of the texts without a gate.
     pub fn ungated(&self) -> Vec<f64> {
         self.distribution(&|_, _| false)
     }
 
-    /// Of the target alone.
+    /// The distribution of the texts that the target writes alone.
     pub fn of_target(&self) -> Vec<f64> {
         self.target.distribution(&PROMPT, self.length, &self.sampling)
     }
@@ -257,7 +258,7 @@ impl Texts {
                 self.add(distribution, &[text, &[id]].concat(), drafted, mass * p, gate);
             }
         };
-        // The draft with the probability that it is in doubt; without a gate, and behind the first, it always is.
+        // The draft with the probability that it is in doubt; without a gate, and after the first, it always is.
         let mut draft = position.q.clone();
         if drafted == 0 {
             let own = self.own(text);

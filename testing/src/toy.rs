@@ -21,7 +21,7 @@ const TOKENIZER_HASH: [u8; 32] = [9; 32];
 pub struct ToyModel {
     vocab_size: u32,
     seed: u64,
-    /// How far this model's logits are from those of the model with the same seed and no difference.
+    /// Distance of this model's logits from those of the model with the same seed and no difference.
     difference: f64,
     salt: u64,
 }
@@ -37,12 +37,12 @@ impl ToyModel {
         Self { difference, salt: 77, ..self.clone() }
     }
 
-    /// V.
+    /// Size of the vocabulary, V.
     pub fn vocab_size(&self) -> u32 {
         self.vocab_size
     }
 
-    /// What a session needs to know of it as a target.
+    /// Description of the model as the target of a session.
     pub fn target_info(&self, context_length: u32, eos_ids: &[u32]) -> TargetInfo {
         let (vocab_size, tokenizer_hash, eos_ids) = (self.vocab_size, TOKENIZER_HASH, eos_ids.to_vec());
         TargetInfo {
@@ -61,7 +61,7 @@ impl ToyModel {
         }
     }
 
-    /// And as a draft, with trained heads on its [hidden states](Self::hidden) or without.
+    /// Description of the model as a draft, with trained heads on its [hidden states](Self::hidden) or without.
     pub fn draft_info(&self, context_length: u32, heads: Option<Heads>) -> DraftInfo {
         let (vocab_size, tokenizer_hash, heads) = (self.vocab_size, TOKENIZER_HASH, heads.map(Arc::new));
         DraftInfo { vocab_size, tokenizer_hash, context_length, heads }
@@ -119,17 +119,17 @@ impl ToyModel {
     }
 }
 
-/// A model with a KV cache that remembers what it was fed, so that a wrong roll-back gives wrong logits.
+/// A model with a KV cache that remembers its tokens, so that a wrong roll-back gives wrong logits.
 #[derive(Debug, Clone)]
 pub struct CachedToy {
     model: ToyModel,
     cache: Vec<u32>,
-    /// Passes run.
+    /// Number of passes run so far.
     pub passes: usize,
 }
 
 impl CachedToy {
-    /// With an empty cache.
+    /// A model with an empty cache.
     pub fn new(model: ToyModel) -> Self {
         Self { model, cache: Vec::new(), passes: 0 }
     }

@@ -1,4 +1,5 @@
-//! Strangers whose messages are no frames: they are told, so that no edge takes it for a cut and sends them again.
+//! Strangers whose messages are no frames: the server answers with an error, so that no edge takes it for a cut and
+//! sends them again.
 
 use outrider_codec::frame::{ErrorCode, MAX_FRAME_BYTES};
 use outrider_tests::server::{Edge, Options, RawClient, Server, hello};

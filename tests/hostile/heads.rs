@@ -17,7 +17,7 @@ const LONGEST_HEAD: usize = 32 << 10;
 /// The longest time that a probe may wait for its answer on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A request whose head has this many bytes.
+/// A request whose head has `bytes` bytes.
 fn head(bytes: usize) -> Vec<u8> {
     let (start, end) = ("GET /healthz HTTP/1.0\r\nX-Filler: ", "\r\n\r\n");
     let filler = "a".repeat(bytes - start.len() - end.len());

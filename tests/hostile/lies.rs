@@ -1,4 +1,4 @@
-//! Peers that lie: each is told by name what is wrong, and the others go on.
+//! Peers that lie: each receives an error that names its mistake, and the others go on.
 
 use outrider_codec::{
     bits::BitWriter,
@@ -32,13 +32,13 @@ fn payload(fields: &[(u64, u32)]) -> Vec<u8> {
     bits.into_bytes()
 }
 
-/// One draft under TK-SLT: two ids, their probabilities, which of them was drafted.
+/// A round of one draft under TK-SLT: two ids, their probabilities, the index of the drafted one.
 fn tk_slt(ids: [u64; 2], probabilities: [u64; 2], drafted: u64) -> Draft {
     let fields = [(ids[0], 12), (ids[1], 12), (probabilities[0], 16), (probabilities[1], 16), (drafted, 1)];
     Draft { generation: 1, count: 1, payload: payload(&fields), ..Draft::default() }
 }
 
-/// One draft under DSSD: its id, its probability, the sum of all counts.
+/// A round of one draft under DSSD: its id, its probability, the sum of all counts.
 fn dssd(id: u64, probability: u64, total: u64) -> Draft {
     let payload = payload(&[(id, 12), (probability, 16), (total, 25)]);
     Draft { generation: 1, count: 1, payload, ..Draft::default() }

@@ -1,4 +1,4 @@
-//! Strangers who ask the API for more than there is.
+//! Strangers who ask the API for more than the server has.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ async fn post(server: &Server, from: &str, path: &str, body: &Value) -> Answer {
 /// Time for what happens at once on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A request that says that it has a long body, and has begun with it.
+/// A request that announces a long body, and has begun with it.
 async fn begin(server: &Server, from: &str) -> TcpStream {
     let head = format!(
         "POST /v1/completions HTTP/1.0\r\nContent-Type: application/json\r\nX-Forwarded-For: {from}\r\n\

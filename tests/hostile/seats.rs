@@ -13,7 +13,7 @@ use outrider_tests::{
 const SCHEME: SchemeParameters =
     SchemeParameters::KSqs { support_size: 8, lattice_resolution: 100, code: Code::Enumerative };
 
-/// A server behind a proxy that says whom it has seen.
+/// A server after a proxy that forwards the addresses of clients.
 async fn server(sessions: usize, per_address: usize) -> Server {
     let caps = Caps { sessions_per_address: per_address, frames_per_second: 0, ..Caps::default() };
     let access = Access { proxies: Proxies::new(vec!["127.0.0.0/8".parse().unwrap()]), ..Access::default() };
@@ -42,7 +42,7 @@ async fn welcomed(server: &Server, hello: &[u8], address: &str) -> (RawClient, T
 async fn one_address_takes_no_more_than_its_seats_with_sessions_that_it_leaves_behind() {
     let (server, hello) = (server(12, 4).await, hello(&Edge::load().info()));
     for _ in 0..48 {
-        // Its own, left behind, give way; it is never refused, and neither is anybody else.
+        // The address's own abandoned sessions give way: it is never refused, and neither are others.
         drop(welcomed(&server, &hello, "192.0.2.1").await);
     }
     let mut others = Vec::new();
@@ -71,7 +71,7 @@ async fn sessions_that_many_addresses_leave_behind_give_way_in_the_middle_of_the
     for other in 0..8 {
         held.push(welcomed(&server, &hello, &format!("198.51.100.{other}")).await);
     }
-    // They are told when they come back, and begin another.
+    // Their edges receive an error when they come back, and begin another session.
     for ticket in tickets {
         let mut client = server.raw().await;
         client.send(Frame::Resume(Resume { ticket, attempt: 1, generation: 1, length: 2 }).encode()).await;

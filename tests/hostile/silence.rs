@@ -1,4 +1,4 @@
-//! Strangers who connect and say nothing, or what is no HTTP/1.1.
+//! Strangers who connect and send nothing, or bytes that are no HTTP/1.1.
 
 use std::{
     net::SocketAddr,
@@ -24,7 +24,7 @@ async fn server(caps: Caps) -> (Server, SocketAddr) {
     (server, address)
 }
 
-/// What comes on a connection until it ends, if it ends soon.
+/// Reads a connection to its end; `None` if it does not end within 5 s.
 async fn rest(stream: &mut TcpStream) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     // Reset or closed: it has ended.

@@ -1,5 +1,4 @@
-//! A peer that never reads. The test runs in a process of its own, because what it measures is the memory of the whole
-//! process.
+//! A peer that never reads. The test runs in a process of its own, because it measures the memory of the whole process.
 #![cfg(target_os = "linux")]
 
 use std::{process::Command, time::Duration};
@@ -16,12 +15,12 @@ use outrider_tests::{
 };
 use tokio::{runtime::Builder, time};
 
-/// Set in the process of its own.
+/// Variable that is set in the process of its own.
 const ALONE: &str = "OUTRIDER_TEST_ALONE";
 const DSSD: SchemeParameters = SchemeParameters::Dssd { downlink: Downlink::Sampled(1) };
 
-/// A few bytes ask for sixteen thousand, again and again, and nobody takes them: after what the sockets hold the
-/// session has to stop, not to pile them up.
+/// A few bytes ask for sixteen thousand, again and again, and are never read: once the sockets' buffers are full, the
+/// session has to stop instead of piling them up.
 #[test]
 fn a_peer_that_never_reads_is_let_go_and_costs_no_memory() {
     const NAME: &str = "unread::a_peer_that_never_reads_is_let_go_and_costs_no_memory";
@@ -62,7 +61,7 @@ async fn never_read() {
     let before = resident_bytes();
     let flood = async {
         for _ in 0..ASKED {
-            // Once the server has let go there is nobody to send to.
+            // Once the server has let go the connection takes no message.
             if client.try_send(ask.clone()).await.is_err() {
                 break;
             }

@@ -1,5 +1,5 @@
 //! Algorithm 4 of Narasimhan et al. ("Faster Cascades via Speculative Decoding") over whole sessions: which tokens a
-//! round of γ drafts commits, and how many. Behind γ accepted drafts comes one token more, distributed as π there.
+//! round of γ drafts commits, and how many. After γ accepted drafts comes one token more, distributed as π there.
 //!
 //! exact and bild have p in π's place: of the exact rule that is π, and Kim et al. have the target write the token.
 
@@ -21,12 +21,12 @@ use crate::rules::{SPARSE, farthest};
 
 const ADAPTIVE: SchemeParameters =
     SchemeParameters::KSqs { support_size: 2, lattice_resolution: 7, code: Code::Adaptive };
-/// V.
+/// Size of the vocabulary.
 const V: u32 = 3;
-/// Rounds commit so many tokens at most, γ + 1.
+/// The most tokens that a round commits, γ + 1.
 const MOST: usize = 3;
 
-/// Where the tokens that a round commits are counted: the shorter ones first.
+/// Index of the tokens that a round commits in its histogram: the shorter ones first.
 fn index(tokens: &[u32]) -> usize {
     let shorter: usize = (1..tokens.len()).map(|length| (V as usize).pow(length as u32)).sum();
     shorter + cell(tokens, V)
@@ -37,8 +37,8 @@ fn cells() -> usize {
     (1..=MOST).map(|length| (V as usize).pow(length as u32)).sum()
 }
 
-/// The distribution of what the first round commits, by [`index`]. Behind γ accepted drafts is what `bonus` makes of
-/// the position.
+/// The distribution of the tokens that the first round commits, by [`index`]. The token after γ accepted drafts has the
+/// distribution that `bonus` returns for the position.
 fn algorithm_4(texts: &Texts, bonus: impl Fn(&Position) -> Vec<f64>) -> Vec<f64> {
     let mut distribution = vec![0.0; cells()];
     let mut open = vec![(PROMPT.to_vec(), 1.0)];
@@ -57,7 +57,7 @@ fn algorithm_4(texts: &Texts, bonus: impl Fn(&Position) -> Vec<f64>) -> Vec<f64>
     distribution
 }
 
-/// What the first rounds of sessions commit, by [`index`].
+/// Counts of the tokens that the first rounds of sessions commit, by [`index`].
 fn committed(texts: &Texts) -> Vec<u32> {
     let mut pair = texts.connect();
     let mode = Mode::Speculative(texts.speculation());
@@ -72,7 +72,7 @@ fn committed(texts: &Texts) -> Vec<u32> {
     counts
 }
 
-/// π, or p under the rules whose bonus token is the target's.
+/// Distribution of the bonus token: π, or p under the rules whose bonus token is the target's.
 fn bonus(rule: Rule) -> impl Fn(&Position) -> Vec<f64> {
     move |position| {
         let fate = position.fate(&rule);
@@ -95,7 +95,7 @@ fn a_round_commits_what_algorithm_4_does() {
     }
 }
 
-/// What a round commits, by [`index`], whose last draft is judged by a rule of its own.
+/// Counts of the tokens, by [`index`], of a round whose last draft is judged by a rule of its own.
 fn committed_with(texts: &Texts, last: Rule) -> Vec<u32> {
     let drafted = texts.draft_length;
     let longer = Texts { draft_length: drafted + 1, ..texts.clone() };

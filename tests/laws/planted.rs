@@ -92,7 +92,7 @@ fn drawing_before_quantizing_is_caught() {
     let broken = |texts: &Texts, logits: &[f32], _: usize, ends: &mut Ends| {
         let q = s(logits);
         let dist = texts.draw(logits, &mut ends.edge).dist;
-        // The planted error: drawn from q cut to the support, while q̂ is what the cloud is told.
+        // The planted error: drawn from q cut to the support, while the cloud receives q̂.
         let weights: Vec<f64> = (0..V).map(|id| if dist.count(id) > 0 { q[id as usize] } else { 0.0 }).collect();
         Some(DraftToken { id: ends.edge.draw(&weights), dist, support_size: 2 })
     };
@@ -139,7 +139,7 @@ fn a_budget_that_looks_at_the_draw_is_caught() {
 fn a_stop_head_that_drops_the_token_that_it_saw_is_caught() {
     let broken = |texts: &Texts, logits: &[f32], _: usize, ends: &mut Ends| {
         let token = texts.draw(logits, &mut ends.edge);
-        // The planted error: the round ends before the token that the decision looked at, not behind it.
+        // The planted error: the round ends before the token that the decision looked at, not after it.
         (s(logits)[token.id as usize] >= 0.3).then_some(token)
     };
     assert_caught(K_SQS, &broken, &right_judge);

@@ -40,7 +40,7 @@ fn samplings() -> impl Strategy<Value = SamplingParameters> {
     (temperature, top_k, top_p).prop_map(|(temperature, top_k, top_p)| SamplingParameters { temperature, top_k, top_p })
 }
 
-/// How far apart the most different numbers are.
+/// The largest difference between two numbers of the same index.
 fn gap(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
 }

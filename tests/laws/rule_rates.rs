@@ -30,7 +30,7 @@ const GREEDY: SamplingParameters = SamplingParameters { temperature: 0.0, top_k:
 const SCHEME: SchemeParameters =
     SchemeParameters::KSqs { support_size: 32, lattice_resolution: 100, code: Code::Enumerative };
 const DEVIATIONS: f64 = 4.5;
-/// Of a text.
+/// Length of a text, in tokens.
 const TOKENS: u32 = 96;
 const PROMPTS: [&str; 4] = [
     "Once upon a time",
@@ -44,9 +44,9 @@ const PROMPTS: [&str; 4] = [
 struct Tally {
     judged: usize,
     rejected: usize,
-    /// What the cloud predicts.
+    /// Sum of the probabilities of rejection that the cloud predicts.
     evidence: f64,
-    /// Σr and Σr(1 − r).
+    /// Sum of the closed form's probabilities of rejection, Σr, and their variance, Σr(1 − r).
     predicted: f64,
     variance: f64,
     /// Σr of the same rule with another parameter.

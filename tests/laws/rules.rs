@@ -34,7 +34,8 @@ fn texts(rule: Rule, sampling: SamplingParameters, scheme: SchemeParameters) -> 
     Texts { rule, ..Texts::of_three(scheme, sampling) }
 }
 
-/// The rule with the parameter whose distribution is farthest from both models', and that distribution.
+/// Finds the parameter of a rule whose distribution is farthest from both models'; returns texts under it and that
+/// distribution.
 pub fn farthest(name: &str, sampling: SamplingParameters, scheme: SchemeParameters) -> (Texts, Vec<f64>) {
     let info = Rule::all().iter().find(|info| info.name == name).unwrap();
     let parameters = (0..40).map(|step| f64::from(step) / 20.0).filter(|&parameter| info.range.contains(parameter));

@@ -16,11 +16,11 @@ use outrider_tests::{
     texts::{PROMPT, Texts},
 };
 
-/// What the head weighs: the hidden state, and of the token ln q(x), H(q) and max q.
+/// Weights of the head: for the hidden state, and for the token's ln q(x), H(q) and max q.
 const WEIGHTS: [f32; 2] = [-0.5, 0.4];
 const SEEN: [f32; 3] = [1.2, 0.3, -0.4];
 const BIAS: f32 = 2.0;
-/// h.
+/// Threshold of the head, h.
 const THRESHOLD: f64 = 0.5;
 
 fn heads() -> Heads {
@@ -49,7 +49,7 @@ fn score(texts: &Texts, prefix: &[u32], id: u32) -> f64 {
     1.0 / (1.0 + (-(dot(&hidden, &WEIGHTS) + f64::from(BIAS) + dot(&seen, &SEEN))).exp())
 }
 
-/// SpecDec++ (Huang et al. 2024): a round ends behind the first draft with which 1 − Π P(accept) exceeds h, and that
+/// SpecDec++ (Huang et al. 2024): a round ends after the first draft with which 1 − Π P(accept) exceeds h, and that
 /// draft is sent. What it is decides: after one prefix some tokens end the round and others do not.
 #[test]
 fn a_round_ends_behind_the_draft_with_which_a_rejection_is_likely() {

@@ -107,7 +107,7 @@ fn a_statistic_at_the_drafts_temperature_is_caught() {
     assert_caught(&found, &sure.ungated(), "S(q)");
 }
 
-/// Where nothing is sent of q because dense drafts at T = 1 say it all, they must be drawn at T = 1.
+/// If nothing is sent of q because dense drafts at T = 1 contain all of it, they must be drawn at T = 1.
 #[test]
 fn a_rule_that_takes_drafts_for_q_needs_them_at_1() {
     let refused = |rule: &str, scheme, draft_temperature| {

@@ -21,8 +21,8 @@ const AT_ONCE: usize = 2;
 const K_SQS: SchemeParameters =
     SchemeParameters::KSqs { support_size: 2, lattice_resolution: 5, code: Code::Enumerative };
 
-/// An engine: p at each place of a round, which is told of single tokens or sampled from. Its random draws are not the
-/// gateway's.
+/// An engine: p at each place of a round, from which it reveals single tokens' probabilities or samples. Its random
+/// draws are not the gateway's.
 struct Engine<'a> {
     places: Vec<Distribution<'a>>,
     randomness: &'a mut Randomness,
@@ -47,7 +47,7 @@ impl Engine<'_> {
 type Outcome = (usize, u32);
 type Judge = dyn Fn(&[DraftToken], &mut Engine<'_>, &mut Randomness) -> Outcome;
 
-/// Texts by value, what they should follow, and how many drafts were accepted of those judged.
+/// Texts by value, their expected distribution, and the share of judged drafts that was accepted.
 fn written(sampling: SamplingParameters, scheme: SchemeParameters, judge: &Judge) -> (Vec<u32>, Vec<f64>, f64) {
     let texts = Texts::of_four(scheme, sampling);
     let (mut judged, mut accepts) = (0u32, 0u32);
@@ -73,7 +73,7 @@ fn thinned(drafts: &[DraftToken], engine: &mut Engine<'_>, randomness: &mut Rand
     thinned_by(&told, drafts, engine, randomness)
 }
 
-/// With `told` as the probabilities of the drafts.
+/// Runs a round with the given probabilities of the drafts.
 fn thinned_by(told: &[f64], drafts: &[DraftToken], engine: &mut Engine<'_>, randomness: &mut Randomness) -> Outcome {
     let accepted = thinning::accepted(drafts, told, randomness);
     let Some(draft) = drafts.get(accepted) else {
@@ -136,7 +136,7 @@ fn giving_up_after_the_first_samples_is_caught() {
             return (accepted, engine.sample(accepted).0);
         };
         let samples = engine.samples(accepted);
-        // The planted error: nobody asks for more.
+        // The planted error: no more samples are requested.
         let token = thinning::survivor(&samples, &draft.dist, randomness).unwrap_or(samples[0].0);
         (accepted, token)
     });
@@ -157,7 +157,7 @@ fn going_on_behind_a_token_of_the_targets_own_is_caught() {
     assert_caught(SHARPENED, &|drafts, engine, _| {
         let own: Vec<u32> = (0..=drafts.len()).map(|place| engine.sample(place).0).collect();
         let accepted = drafts.iter().zip(&own).take_while(|(draft, own)| draft.id == **own).count();
-        // The planted error: the token behind the first that differs, which was written after a rejected draft.
+        // The planted error: the token after the first that differs, which was written after a rejected draft.
         (accepted, own[(accepted + 1).min(drafts.len())])
     });
 }

@@ -58,7 +58,8 @@ fn settings(texts: &Texts, gate: Gate, seed: u64, length: u32) -> Settings {
     Settings { mode: mode(texts, gate), sampling: texts.sampling, seed, max_new_tokens: length }
 }
 
-/// What a gate passes may hang on C-SQS's threshold, which a session carries on: each text has a session to itself.
+/// Counts of the texts under a gate. With C-SQS the gate may depend on the threshold, which a session carries on, so
+/// each text has a session to itself.
 fn counts(texts: &Texts, gate: Gate) -> Vec<u32> {
     let fresh = |session: &mut InProcess| {
         if texts.scheme.has_threshold() {
@@ -68,7 +69,7 @@ fn counts(texts: &Texts, gate: Gate) -> Vec<u32> {
     texts.of_sessions(mode(texts, gate), &mut pair(texts, 64, &[]), fresh)
 }
 
-/// What is unverified is distributed as q, all else as the target, whatever is drafted behind it.
+/// Asserts that unverified tokens are distributed as q and all others as the target, whatever is drafted after them.
 fn assert_sprinter(scheme: SchemeParameters) {
     for draft_length in [1, 2] {
         let texts = texts(scheme, Rule::EXACT, NEUTRAL, draft_length);
@@ -106,11 +107,11 @@ sprinter! {
     sprinter_over_coupled: 10;
 }
 
-/// What a gate that sees the token weighs of it: ln q(x), H(q) and max q.
+/// Weights of a gate that sees the token: for ln q(x), H(q) and max q.
 const SEEN: [f32; 3] = [1.0, 0.4, -1.0];
 const SEEING_BIAS: f32 = 1.3;
 
-/// Whether that gate passes a token drawn after a prefix from S(q).
+/// Returns true if that gate passes a token drawn after a prefix from S(q).
 fn gate_that_sees(texts: &Texts, prefix: &[u32], id: u32) -> bool {
     let hidden = texts.draft.hidden(prefix);
     let q = sample::transform(&texts.draft.logits(prefix), &texts.sampling).unwrap();
@@ -121,8 +122,8 @@ fn gate_that_sees(texts: &Texts, prefix: &[u32], id: u32) -> bool {
     score + f64::from(0.5 * hidden[1] - hidden[0] + SEEING_BIAS) >= 0.0
 }
 
-/// A gate may see the token (Zhong et al., §3.2): what it passes is q's, what it doubts is judged as a draft from q̂,
-/// cut and rounded or not.
+/// A gate may see the token (Zhong et al., §3.2): a token that it passes follows q, one that it doubts is judged as a
+/// draft from q̂, cut and rounded or not.
 #[test]
 fn sprinter_that_sees_the_token() {
     for (scheme, sampling, name) in [0, 1, 3, 5, 7, 8, 9]
@@ -162,7 +163,7 @@ fn an_ideal_gate_writes_the_targets_text() {
             [&texts.draft, &texts.target].map(|model| sample::transform(&model.logits(prefix), &NEUTRAL).unwrap());
         q[id as usize] <= p[id as usize]
     };
-    // All but the last token, which the target writes if it is in doubt: there is no room for a bonus token behind it.
+    // All but the last token, which the target writes if it is in doubt: there is no room for a bonus token after it.
     let marginal = |texts: Vec<f64>| texts.chunks(3).map(|chunk| chunk.iter().sum()).collect::<Vec<f64>>();
     let off = |gate: &dyn Fn(&[u32], u32) -> bool| {
         distance(&marginal(texts.distribution(gate)), &marginal(texts.of_target()))
@@ -183,7 +184,8 @@ fn sprinter_before_a_lossy_rule() {
     }
 }
 
-/// Where the draft model is sure q has the token, else the target: at every place of the text, the last one too.
+/// The draft model writes the tokens that it is sure of, the target all others: at every place of the text, the last
+/// one too.
 #[test]
 fn a_token_cascade_mixes_the_models_by_chows_rule() {
     for sampling in [NEUTRAL, SHARPENED] {
@@ -236,8 +238,8 @@ fn a_sequence_cascade_keeps_or_replaces_the_whole_text() {
     }
 }
 
-/// How confident the draft model is of each text, whatever S(·) or a scheme makes of its distributions: the product of
-/// the probabilities that it gives the tokens itself (Narasimhan et al., eq. 1), or their geometric mean.
+/// Confidence of the draft model in each text, independent of S(·) and of the scheme: the product of the probabilities
+/// that it gives the tokens itself (Narasimhan et al., eq. 1), or their geometric mean.
 fn confidences(texts: &Texts, confidence: Confidence) -> Vec<f64> {
     let own = texts.draft.distribution(&PROMPT, texts.length, &NEUTRAL);
     let root = if confidence == Confidence::Product { 1.0 } else { texts.length as f64 };

@@ -1,4 +1,4 @@
-//! Who may use a server, and how much: origins, tokens, TLS, caps. Every refusal is shown as its user sees it.
+//! Access to a server: origins, tokens, TLS, caps. Every refusal is shown as its user sees it.
 
 use std::{
     fs,

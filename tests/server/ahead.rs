@@ -70,7 +70,7 @@ async fn the_text_is_the_same_with_and_without_drafting() {
     assert!(in_time > generations && resumed > 200, "{counts}");
 }
 
-/// Second candidates come behind first ones, for which the passes above leave no time. Over a link that is cut and one
+/// Second candidates come after first ones, for which the passes above leave no time. Over a link that is cut and one
 /// that is not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn branches_change_no_text() {
@@ -102,7 +102,7 @@ async fn branches_change_no_text() {
     assert!(branched > 2 && resumed > 4, "{branched} tokens of branches, {resumed} resumptions");
 }
 
-/// For those who guess, whose guesses are then late, and for those who do not: the server's own drafts save passes.
+/// The server's own drafts save passes, for edges that guess, whose guesses are then late, and for those that do not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_servers_own_drafts_change_no_text() {
     let calm = blocks::server(4, Limits::default()).await;
@@ -133,7 +133,7 @@ async fn the_servers_own_drafts_change_no_text() {
     }
 }
 
-/// Where a token came from is what the page shows.
+/// The page shows the origin of every token.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_say_where_they_came_from() {
     let server = blocks::server(4, Limits::default()).await;

@@ -1,4 +1,4 @@
-//! Whatever one client does, it is told what is wrong, and the others go on.
+//! A client that misbehaves receives an error that names its mistake, and the others go on.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What docs/deploying.md says of the files that a server sends: who may keep which, in which forms they come, and that
-//! a part is always one of the version that was begun.
+//! Files that a server sends, as docs/deploying.md describes them: who may keep which, in which forms they come, and
+//! that a part is always one of the version that was begun.
 
 use std::{fs, io::Read, path::PathBuf, time::Duration};
 
@@ -14,7 +14,7 @@ use tokio::time;
 const SCRIPT: &str = "/assets/index-B3x_9aQz.js";
 const ENGINE: &str = "/assets/engine-DkP2-x0a.wasm";
 
-/// A page as a build leaves it. What is compressed is told by its text, for the server does not look into it.
+/// A page as a build leaves it. A compressed file is known by its text, for the server does not look into it.
 fn page(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::create_dir_all(folder.join("assets")).unwrap();
@@ -105,7 +105,7 @@ async fn files_come_in_the_form_that_lies_ready_for_the_client() {
         (SCRIPT, "gzip, deflate", Some("gzip"), "gz script"),
         (SCRIPT, "br;q=0, gzip;q=0", None, "the script"),
         (ENGINE, "gzip, br", Some("br"), "br engine"),
-        // Nobody compresses while somebody waits.
+        // Files are not compressed while a client waits.
         (ENGINE, "gzip", None, "the engine"),
         ("/", "br", Some("br"), "br page"),
         ("/favicon.svg", "gzip, br", None, "<svg/>"),
@@ -132,7 +132,7 @@ async fn files_come_in_the_form_that_lies_ready_for_the_client() {
         assert_eq!(read, json, "{coding}");
         assert_ne!(answer.header("etag"), plain.header("etag"), "another form has another tag");
     }
-    // Weights are the same for everybody; a model whose length is not told shows no progress.
+    // Weights are the same for everybody; a model of unknown length shows no progress.
     let (answer, draft) = http::get_bytes(server.address(), "/pair/draft", &[("Accept-Encoding", "gzip, br")]).await;
     let length = draft.len().to_string();
     assert_eq!(shown(&answer, &["content-encoding", "content-length"]), [None, Some(&*length)]);
@@ -191,7 +191,7 @@ async fn shared_caches_learn_that_the_pair_depends_on_the_page_that_asks() {
             assert!(vary.iter().any(|names| names.split(", ").any(|name| name == "origin")), "{path}: {vary:?}");
         }
     }
-    // A script of another site sees nothing by which it could go on with a download, unless it is told.
+    // A script of another site sees no header that it could resume a download with, unless the server exposes it.
     let good = ("Origin", "https://good.example");
     let (answer, _) = http::get_bytes(listed.address(), "/pair/draft", &[good]).await;
     assert_eq!(answer.header("access-control-expose-headers"), Some("etag,content-encoding,content-range"));

@@ -35,7 +35,7 @@ use outrider_tests::{
 pub(crate) const K_SQS: SchemeParameters =
     SchemeParameters::KSqs { support_size: 8, lattice_resolution: 100, code: Code::Enumerative };
 
-/// The pair's target behind an engine, and a gateway in front of it.
+/// An engine that runs the pair's target, and a gateway in front of it.
 async fn pair(options: EngineArgs) -> (MockEngine, Server) {
     let pair = PairPaths::default();
     let (target, tokenizer) = (pair.target().unwrap(), pair.tokenizer().unwrap());
@@ -53,14 +53,13 @@ fn settings(scheme: Option<SchemeParameters>, sampling: SamplingParameters, seed
     Settings { mode, sampling, seed, max_new_tokens: tokens }
 }
 
-/// The same with so many rounds in flight.
+/// The same settings with up to `max_in_flight` rounds in flight.
 fn with_rounds_in_flight(max_in_flight: u8, settings: Settings) -> Settings {
     let Mode::Speculative(speculation) = settings.mode else { return settings };
     Settings { mode: Mode::Speculative(Speculation { max_in_flight, ..speculation }), ..settings }
 }
 
-/// At temperature 0 the text is what the model writes by itself in this process, whatever is drafted, and every round
-/// is one question.
+/// At temperature 0 the text is the model's own of this process, whatever is drafted, and every round is one question.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_greedy_text_is_the_models_own() {
     let edge = Edge::load();
@@ -89,7 +88,7 @@ async fn the_greedy_text_is_the_models_own() {
     assert!(load.sessions == 1 && load.passes > 0 && load.runs > 0, "{load:?}");
 }
 
-/// Where the engine writes alone it writes ahead. What of that nobody took is no part of the next text, and it does not
+/// An engine that writes alone writes ahead. Tokens that were not used are no part of the next text, and it does not
 /// write beyond its context.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_engine_writes_ahead_is_of_its_text_alone() {
@@ -175,7 +174,7 @@ async fn refused(session: &mut NativeEdge<'_>, prompt: &[u32], settings: &Settin
     }
 }
 
-/// Whatever the engine does, the edge is told, and the session goes on when the engine does.
+/// Whatever the engine does, the edge receives an error, and the session goes on when the engine does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_engine_that_fails_in_a_round_is_told_of_and_forgiven() {
     let edge = Edge::load();
@@ -218,7 +217,7 @@ async fn an_engine_that_fails_in_a_round_is_told_of_and_forgiven() {
     assert!(slot.probe().await.unwrap_err().to_string().contains("answers 500"));
 }
 
-/// The engine's model may have more tokens than its tokenizer, and so than the session is told of.
+/// The engine's model may have more tokens than its tokenizer, and so more than the session knows of.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_outside_the_vocabulary_is_no_answer() {
     let engine = MockEngine::start(of_toy(ToyModel::target(5, 5)), tokenizer(), 64).await;

@@ -1,4 +1,4 @@
-//! What `/metrics` says of a run over a real socket, and that the alert rules ask for nothing else.
+//! `/metrics` after a run over a real socket, and the alert rules, which ask for nothing else.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ fn sample(text: &str, name: &str) -> f64 {
     line.unwrap_or_else(|| panic!("{name} is not in\n{text}")).parse().unwrap()
 }
 
-/// A connection that has said something: whether there is a place is told by what a connection says first.
+/// A connection that has sent something: the first message of a connection is answered by whether there is a place.
 async fn knock(server: &Server) -> RawClient {
     let mut client = server.raw().await;
     client.send(Frame::Bye.encode()).await;
@@ -41,7 +41,7 @@ async fn a_run_is_counted_and_the_alerts_ask_for_what_there_is() {
     let mode = Mode::Speculative(Speculation::new(SCHEME, 4));
     let settings = Settings { mode, sampling, seed: 1, max_new_tokens: 48 };
     let (ids, generated) = generate(&mut session, edge.prompt("Once upon a time"), &settings).await;
-    // What is guessed is of another scheme, and changes none of the counts below.
+    // Guesses are of another scheme, and change no count below.
     let ahead = Settings { mode: Mode::Ahead(Ahead::default()), ..settings };
     let (guessed, _) = generate(&mut session, edge.prompt("Once upon a time"), &ahead).await;
     assert!(!guessed.is_empty());

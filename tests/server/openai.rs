@@ -46,7 +46,7 @@ async fn chunks(server: &Server, path: &str, body: Value) -> Vec<Value> {
     events.iter().map(|event| serde_json::from_str(event.strip_prefix("data: ").unwrap()).unwrap()).collect()
 }
 
-/// What the target writes alone, as a native edge gets it.
+/// The text that the target writes alone, as a native edge gets it.
 async fn alone(
     server: &Server,
     edge: &Edge,

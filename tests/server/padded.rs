@@ -65,7 +65,7 @@ async fn an_end_that_keeps_its_rows_is_caught() {
     assert!(matches!(refused, Err(PairError::Vocabulary { what: "target model", .. })));
     let refused = draft_info(&uncut(&draft_file(24)), &tokenizer);
     assert!(matches!(refused, Err(PairError::Vocabulary { what: "draft model", .. })));
-    // A server that tells the tokens' number and judges by all rows.
+    // A server that declares the tokens' number and judges by all rows.
     let cut = cut(&draft_file(24), &tokenizer);
     let info = target_info(&PairPaths::default().target().unwrap(), &tokenizer, MAX_DRAFT_TOKENS).unwrap();
     let server = Server::start_with(whole, info, 8, Limits::default()).await;

@@ -43,7 +43,7 @@ async fn a_first_connection_that_is_cut_is_tried_again() {
         again += usize::from(proxy.cuts() > 0);
     }
     assert!(again > 0);
-    // Nobody is there, which another attempt would not mend.
+    // No server listens there, which another attempt would not mend.
     let nobody = NativeEdge::connect(&draft, draft_info(&draft), "ws://127.0.0.1:9/session", None, RETRY).await;
     assert!(nobody.is_err());
 }
@@ -125,7 +125,7 @@ async fn only_who_has_the_secret_takes_a_session_over_and_the_first_is_told() {
     second.send(Frame::Draft(Draft { generation: 1, round: 1, ..Draft::default() }).encode()).await;
     assert!(matches!(second.receive().await, Some(Frame::Verdict(verdict)) if verdict.round == 1));
 
-    // Nobody comes back in time.
+    // The edge does not come back in time.
     drop(second);
     assert_eq!(server.engine.load().sessions, 2);
     tokio::time::sleep(Duration::from_millis(1500)).await;
@@ -133,7 +133,7 @@ async fn only_who_has_the_secret_takes_a_session_over_and_the_first_is_told() {
     assert_eq!(resume(&server, welcome.ticket, 2, 4).await.expect_refusal(ErrorCode::UnknownSession).await, unknown);
 }
 
-/// Who has begun nothing has nothing to come back for, and is not waited for.
+/// A session that has begun nothing has nothing to resume, so its place is not kept.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_place_where_nothing_was_begun_is_free_at_once() {
     let server = server(1, Limits::default()).await;
@@ -164,7 +164,8 @@ async fn who_comes_back_late_may_be_silent_as_long_as_anybody() {
     assert_eq!(client.expect_refusal(ErrorCode::Idle).await, "Nothing was heard for too long.");
 }
 
-/// Where there is no server any more the user reads where it was looked for; without a way back, that it is lost.
+/// An edge that finds no server any more reports the address that it tried; one without a way back, that the connection
+/// is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_cannot_come_back_is_told_why() {
     let draft = blocks::draft();

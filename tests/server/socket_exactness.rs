@@ -44,7 +44,7 @@ async fn every_scheme_is_exact_through_a_real_socket() {
     let distribution = distribution(&target);
     assert_eq!(distribution.len(), 27);
     let texts = samples_for(distribution.len(), 4.0 * goodness::error());
-    // Whoever has said goodbye may still be leaving when the next one comes.
+    // An edge that has said goodbye may still be leaving when the next one comes.
     let server = blocks::server(2, Limits::default()).await;
     for scheme in schemes::every(2, 12) {
         let transport = Transport::connect(&server.url).await.unwrap();

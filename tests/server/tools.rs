@@ -1,5 +1,5 @@
-//! Tools in OpenAI's API, over a real socket: the template shows them, and calls in what the target writes come back
-//! as calls. An engine behind a gateway writes what it is told to.
+//! Tools in OpenAI's API, over a real socket: the template shows them, and calls in the target's text come back as
+//! calls. The target is an engine after a gateway, which writes a given script.
 
 use std::sync::{Arc, Mutex};
 
@@ -23,7 +23,7 @@ const CHAT: &str = "/v1/chat/completions";
 /// Tokens of prompt and answer.
 const CONTEXT: u32 = 2048;
 
-/// In the manner of Hermes and Qwen.
+/// A template in the manner of Hermes and Qwen.
 const TAGGED: &str = "\
 {% if tools %}
 <tools>{% for tool in tools %}{{ tool | tojson }}{% endfor %}</tools> Write <tool_call>…</tool_call> to call one.
@@ -36,16 +36,16 @@ const TAGGED: &str = "\
 
 {% endfor %}
 assistant:";
-/// In the manner of Llama 3.1.
+/// A template in the manner of Llama 3.1.
 const BARE: &str =
     "{{ tools | tojson(indent=4) if tools }}{% for message in messages %}{{ message.content }}|{% endfor %}";
 
-/// A server whose target writes what it is told to.
+/// A server whose target writes a given script.
 struct Scripted {
     server: Server,
     tokenizer: Tokenizer,
     script: Arc<Mutex<Vec<u32>>>,
-    /// The last prompt.
+    /// The last prompt that the target received.
     prompt: Arc<Mutex<Vec<u32>>>,
 }
 
@@ -60,11 +60,11 @@ impl Scripted {
         let weights = move |text: &[u32]| {
             let script: Vec<u32> = told.lock().unwrap().clone();
             let written = |text: &[u32]| (0..=script.len()).rev().find(|&n| text.ends_with(&script[..n])).unwrap();
-            // The engine writes on behind the end, which may also be what a prompt begins with.
+            // The engine writes on after the end, which may also be what a prompt begins with.
             if written(text) == 0 && !text[1..].contains(&end) {
                 *seen.lock().unwrap() = text.to_vec();
             }
-            // Nobody asks for the log-probabilities of a prompt.
+            // The log-probabilities of a prompt are never requested.
             let mut rows = vec![Vec::new(); text.len() - 1];
             let mut last = vec![0.0; vocab_size];
             last[*script.get(written(text)).unwrap_or(&end) as usize] = 50.0;
@@ -83,7 +83,7 @@ impl Scripted {
         http::post(self.server.address(), CHAT, &[], &body.to_string()).await
     }
 
-    /// What is answered when the target writes this, in one piece; in many it is the same.
+    /// The answer when the target writes `text`, in one piece; in many it is the same.
     async fn answers(&self, text: &str, mut body: Value) -> Value {
         *self.script.lock().unwrap() = self.tokenizer.encode(text).unwrap();
         body["temperature"] = json!(0);
@@ -114,13 +114,13 @@ impl Scripted {
         choice.clone()
     }
 
-    /// What the target was given to go on from.
+    /// Text of the prompt that the target received.
     fn prompt(&self) -> String {
         self.tokenizer.decode(&self.prompt.lock().unwrap())
     }
 }
 
-/// What a message calls.
+/// Functions that a message calls.
 fn functions(message: &Value) -> Vec<Value> {
     message["tool_calls"].as_array().into_iter().flatten().map(|call| call["function"].clone()).collect()
 }

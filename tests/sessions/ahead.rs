@@ -1,4 +1,4 @@
-//! A text that the target writes is the same whoever guesses what of it, whenever it comes; and it comes no later.
+//! Guesses change no text that the target writes, from whichever end and whenever they come; and it comes no later.
 
 use core::time::Duration;
 
@@ -78,8 +78,8 @@ fn the_text_is_the_same_with_and_without_drafting() {
     assert!(guessed > 1000 && branched > 50 && held > 100, "{counts}");
 }
 
-/// Chains that are numbered otherwise, and more patience than anybody grants: nothing but the speed depends on them.
-/// What becomes of ids that nobody drafted is in the unit tests of the cloud's session.
+/// Chains that are numbered otherwise, and more patience than is ever granted: nothing but the speed depends on them.
+/// Ids that were not drafted are covered by the unit tests of the cloud's session.
 #[test]
 fn what_is_said_of_guesses_changes_nothing() {
     let (draft, target) = pair(0.5);
@@ -140,7 +140,7 @@ fn drafting_ahead_is_never_slower() {
     }
 }
 
-/// Who wants few passes gets fewer than who wants speed, and is no slower than the target alone.
+/// A preference for few passes gets fewer than one for speed, and is no slower than the target alone.
 #[test]
 fn fewer_passes_cost_no_speed() {
     let pair = pair(0.6);

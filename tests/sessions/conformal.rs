@@ -101,8 +101,8 @@ fn dropped_of(statistics: &Statistics) -> (f64, Option<f64>) {
 }
 
 /// β, the mean and the bound after every round of a session are eq. 8 and eq. 9 over all its generations. The bound is
-/// told where it is below 1. What the first generation learned is what makes the session meet it: a threshold that
-/// began anew with each, or moved the wrong way, would break the bound.
+/// reported where it is below 1. The session meets it because the threshold goes on from generation to generation: one
+/// that started over with each, or moved the wrong way, would break the bound.
 #[test]
 fn theorem_2_holds_through_a_session() {
     let target = ToyModel::target(50, 3);
@@ -153,8 +153,8 @@ fn thresholds(pair: &mut InProcess, speculation: Speculation) -> Vec<f64> {
     run.committed.iter().filter_map(|committed| committed.round.as_ref()?.threshold).collect()
 }
 
-/// α, η and β₁ are what the threshold belongs to: with others it begins anew. Rules, resolutions and samplings may
-/// change, and generations of other schemes come between.
+/// The threshold belongs to α, η and β₁: with others it starts over. Rules, resolutions and samplings may change, and
+/// generations of other schemes come between.
 #[test]
 fn a_threshold_belongs_to_its_settings() {
     let target = ToyModel::target(50, 3);
@@ -183,7 +183,7 @@ fn a_threshold_belongs_to_its_settings() {
     assert!(begins_after(&after, last), "{after:?} after {last}");
 }
 
-/// η = 0, the control of the paper's Fig. 5: the threshold stays β₁, and no bound is told.
+/// η = 0, the control of the paper's Fig. 5: the threshold stays β₁, and no bound is reported.
 #[test]
 fn a_step_of_nothing_keeps_the_threshold() {
     let target = ToyModel::target(50, 3);
@@ -197,7 +197,7 @@ fn a_step_of_nothing_keeps_the_threshold() {
     }
 }
 
-/// What a sequence cascade wrote and took back was not committed: the threshold does not move for it.
+/// Tokens that a sequence cascade wrote and took back were not committed: the threshold does not move for them.
 #[test]
 fn what_is_taken_back_does_not_move_the_threshold() {
     let target = ToyModel::target(50, 3);

@@ -1,7 +1,7 @@
 //! Committed frames and what they mean: they must decode to the same for as long as the protocol's version is the same,
 //! here and in a decoder that was written from FORMAT.md alone. tests/golden/README.md says what is in them.
 //!
-//! `OUTRIDER_REGENERATE_GOLDEN=1` makes the files anew before they are checked.
+//! `OUTRIDER_REGENERATE_GOLDEN=1` writes the files again before they are checked.
 
 use std::{
     collections::BTreeSet,
@@ -23,7 +23,7 @@ use reader::{Reader, from_hex, noise, text};
 const REGENERATE: &str = "OUTRIDER_REGENERATE_GOLDEN";
 const LARGEST_FOLDER: u64 = 350_000;
 
-/// The golden files, made anew if that is asked for.
+/// The golden files, written again if the variable asks for it.
 static FILES: LazyLock<Vec<PathBuf>> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden");
     if std::env::var_os(REGENERATE).is_some_and(|value| value == "1") {
@@ -62,7 +62,7 @@ fn golden_files_decode() {
             assert_eq!(&noise(distribution), distribution, "{}", path.display());
         }
     }
-    // What the files must have in them, whoever changes them.
+    // Kinds of frames that the files must contain, also after a change.
     let from_edge = "Hello Resume Prompt Generate Draft Guesses Cancel Resample";
     let from_cloud = "Welcome Verdict Distribution Evidence Tokens Error Bye";
     for kind in from_edge.split(' ').chain(from_cloud.split(' ')) {

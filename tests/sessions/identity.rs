@@ -239,7 +239,7 @@ fn the_link_takes_the_time_it_should() {
     pair.uplink.configure(Some(10_000.0), Duration::from_millis(40));
     pair.downlink.configure(Some(20_000.0), Duration::from_millis(60));
     let run = pair.generate(&[0], &settings(speculative(1, 1, 4), 0.0, 50));
-    // The first round waits behind the prompt.
+    // The first round waits until the prompt is sent.
     for committed in &run.committed[1..] {
         let record = committed.round.as_ref().unwrap();
         let expected = record.uplink_bits as f64 / 10.0 + record.downlink_bits as f64 / 20.0 + 100.0;

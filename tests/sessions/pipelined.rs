@@ -134,8 +134,8 @@ fn what_is_rejected_leaves_no_trace() {
     assert!(wasted == 0 && other_wasted > 50, "{wasted}, {other_wasted}");
 }
 
-/// What it is for: with a draft that is right the round trip is hidden, and with one that is wrong nothing is gained
-/// but cost.
+/// Several rounds in flight pay off: with a draft that is right the round trip is hidden, and with one that is wrong
+/// nothing is gained but cost.
 #[test]
 fn rounds_in_flight_hide_the_round_trip() {
     let target = ToyModel::target(300, 1);

@@ -1,5 +1,4 @@
-//! No connection is needed to hold: whatever is cut, repeated, late or forgotten, the text is the one it would have
-//! been.
+//! Connections need not hold: whatever is cut, repeated, late or forgotten, the text is the one it would have been.
 
 use outrider_codec::scheme::{Code, Downlink, SchemeParameters};
 use outrider_speculation::{
@@ -24,7 +23,7 @@ fn settings(mode: Mode, temperature: f32, seed: u64, max_new_tokens: u32) -> Set
     Settings { mode, sampling: at(temperature), seed, max_new_tokens }
 }
 
-/// Ahead of the text by what is measured, and with guesses that form a tree, waited for or not.
+/// Modes of drafting ahead: by measurements, and with guesses that form a tree, waited for or not.
 fn ahead() -> [Mode; 3] {
     let plans = [None, Some(Schedule::AT_ONCE), Some(Schedule { group: 3, patience: 1.0, lead: 64 })];
     plans.map(|fixed| Mode::Ahead(Ahead { fixed, branches: fixed.map(|_| true), ..Ahead::default() }))
@@ -93,7 +92,7 @@ fn with_the_same_draws_the_text_is_the_same() {
     assert!(counts.restarts > 30 && counts.resumed > 100, "{counts:?}");
 }
 
-/// What a sequence cascade has written and told nobody is no part of the text that is resumed.
+/// Tokens that a sequence cascade has written and not shown are no part of the text that is resumed.
 #[test]
 fn what_is_held_back_is_written_again() {
     let target = ToyModel::target(23, 3);
@@ -113,7 +112,7 @@ fn what_is_held_back_is_written_again() {
     assert!(counts.anew > 50, "{counts:?}");
 }
 
-/// How often each text came when every verdict with token 0 is lost, and the server with it.
+/// Counts of the texts when every verdict with token 0 is lost, and the server with it.
 fn written(texts: &Texts, new_draws: bool) -> (Vec<u32>, Counts) {
     let odds = Odds { verdict_with: Some(0), new_draws, ..Odds::SMOOTH };
     let mut pair = Cuts::new(texts.draft.clone(), texts.target.clone(), 64, &[], odds, 3);
@@ -124,8 +123,8 @@ fn written(texts: &Texts, new_draws: bool) -> (Vec<u32>, Counts) {
     (counts, pair.counts)
 }
 
-/// What is lost depends on what it said, and the distribution is the target's all the same. A verdict that is drawn
-/// again with new draws is not of that distribution, and the same test sees it.
+/// The loss of a verdict depends on its content, and the distribution is the target's all the same. A verdict that is
+/// drawn again with new draws is not of that distribution, and the same test sees it.
 #[test]
 fn the_distribution_does_not_depend_on_what_is_lost() {
     let scheme = SchemeParameters::KSqs { support_size: 2, lattice_resolution: 10, code: Code::Enumerative };

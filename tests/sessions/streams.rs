@@ -80,8 +80,8 @@ proptest! {
     }
 }
 
-/// Where drafting pays it is done; where the link is so slow that a round's frame takes 0.6 s the target writes, but
-/// for probes; and back.
+/// Drafts are made while they pay off. The target writes, but for probes, while the link is so slow that a round's
+/// frame takes 0.6 s; and then drafts again.
 #[test]
 fn speculation_is_left_and_taken_up_again() {
     const LENGTH: u32 = 1500;
@@ -106,7 +106,7 @@ fn speculation_is_left_and_taken_up_again() {
     }
 }
 
-/// What the edge resampled under DSSD travels with the request for a stream as it does with drafts.
+/// The token that the edge resampled under DSSD travels with the request for a stream as it does with drafts.
 #[test]
 fn a_pending_resample_travels_with_a_stream() {
     for scheme in [8, 9] {

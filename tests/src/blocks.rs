@@ -16,12 +16,12 @@ use crate::server::Server;
 const TARGET: &[u8] = include_bytes!("../../models/tests/golden/blocks-f32.gguf");
 const TOKENIZER_HASH: [u8; 32] = [5; 32];
 
-/// The target.
+/// The target model, in F32.
 pub fn target() -> Model {
     model(TARGET)
 }
 
-/// The target that takes its time, milliseconds a pass: behind its layers come many that add nothing.
+/// The target with passes of some milliseconds: after its layers come many that add nothing.
 pub fn slow_target() -> Model {
     const ADDED: usize = 1600;
     let stored = || StoredModel::from_gguf(&mut Cursor::new(TARGET)).unwrap();
@@ -37,7 +37,7 @@ pub fn slow_target() -> Model {
     slow.into_model().unwrap()
 }
 
-/// Its draft.
+/// The draft: the target in Q4_0.
 pub fn draft() -> Model {
     model(include_bytes!("../../models/tests/golden/blocks-q4_0.gguf"))
 }
@@ -46,7 +46,7 @@ fn model(bytes: &[u8]) -> Model {
     Model::from_gguf(&mut Cursor::new(bytes)).unwrap()
 }
 
-/// What a session needs to know of the draft.
+/// Description of the draft for a session.
 pub fn draft_info(draft: &Model) -> DraftInfo {
     let config = draft.config();
     let (vocab_size, context_length) = (config.vocab_size as u32, config.context_length as u32);
@@ -66,7 +66,7 @@ pub async fn server_that_drafts(draft: Model) -> Server {
     Server::start_for(target.into(), target_info(), Limits::default()).await
 }
 
-/// What a session needs to know of the target.
+/// Description of the target for a session.
 pub fn target_info() -> TargetInfo {
     let draft = draft_info(&target());
     TargetInfo {

@@ -10,19 +10,19 @@ use tokio::{
     time,
 };
 
-/// What was answered.
+/// An answer to a request.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// Such as 200; 0 if the connection ended without an answer.
+    /// HTTP status of the answer, such as 200; 0 if the connection ended without an answer.
     pub status: u16,
     /// The lines of the head, in lower case.
     pub head: String,
-    /// All of the body.
+    /// The whole body, as text.
     pub body: String,
 }
 
 impl Answer {
-    /// Takes an answer apart.
+    /// Parses the bytes of an answer.
     pub fn of(bytes: &[u8]) -> Self {
         let text = String::from_utf8(bytes.to_vec()).expect("the answer is UTF-8");
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
@@ -30,7 +30,7 @@ impl Answer {
         Self { status, head: head.to_lowercase(), body: body.to_owned() }
     }
 
-    /// A header's value.
+    /// The value of a header, by its name in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
@@ -52,7 +52,7 @@ pub async fn exchange(address: &str, bytes: &[u8]) -> Answer {
     rest(&mut stream).await
 }
 
-/// What else comes on a connection.
+/// Reads the rest of a connection as an answer.
 pub async fn rest(stream: &mut TcpStream) -> Answer {
     Answer::of(&to_end(stream).await)
 }
@@ -65,7 +65,7 @@ async fn to_end(stream: &mut TcpStream) -> Vec<u8> {
     answer
 }
 
-/// A GET request of what need not be a text: the answer without its body, and the body.
+/// Sends a GET request for a file that need not be text; returns the answer without its body, and the body.
 pub async fn get_bytes(address: &str, path: &str, headers: &[(&str, &str)]) -> (Answer, Vec<u8>) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(&request("GET", path, headers, "")).await.unwrap();
@@ -75,12 +75,12 @@ pub async fn get_bytes(address: &str, path: &str, headers: &[(&str, &str)]) -> (
     (Answer::of(head), body.to_vec())
 }
 
-/// A GET request.
+/// Sends a GET request and returns its answer.
 pub async fn get(address: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
     exchange(address, &request("GET", path, headers, "")).await
 }
 
-/// A POST request of JSON.
+/// Sends a POST request of JSON and returns its answer.
 pub async fn post(address: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
     let headers = [&[("Content-Type", "application/json")], headers].concat();
     exchange(address, &request("POST", path, &headers, body)).await

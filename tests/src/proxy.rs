@@ -1,4 +1,4 @@
-//! A TCP proxy that cuts.
+//! A TCP proxy that cuts its connections.
 
 use std::{
     net::SocketAddr,
@@ -14,11 +14,11 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// In front of a server; each connection bears a number of bytes that is drawn from a seed, and ends in the middle of
-/// whatever it then carries.
+/// A proxy in front of a server. Each of its connections carries a number of bytes that is drawn from a seed, and then
+/// ends, in the middle of a message or not.
 #[derive(Debug, Clone)]
 pub struct Proxy {
-    /// `ws://…/session`.
+    /// Address of the session, `ws://…/session`.
     pub url: String,
     shared: Arc<Shared>,
 }
@@ -27,13 +27,13 @@ pub struct Proxy {
 struct Shared {
     server: Mutex<SocketAddr>,
     chance: Mutex<Randomness>,
-    /// On average.
+    /// Bytes that a connection bears on average.
     bytes: u32,
     cuts: AtomicUsize,
 }
 
 impl Proxy {
-    /// Before the server at a `ws://` address.
+    /// Starts a proxy before the server at a `ws://` address.
     pub async fn before(url: &str, bytes: u32, seed: u64) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let proxy = Self {
@@ -59,7 +59,7 @@ impl Proxy {
         self.shared.cuts.load(Ordering::Relaxed)
     }
 
-    /// Has later connections reach another server.
+    /// Connects later connections to another server.
     pub fn turn_to(&self, url: &str) {
         *self.shared.server.lock().unwrap() = address(url);
     }

@@ -29,12 +29,12 @@ use tokio_tungstenite::{
     tungstenite::{self, Message, client::IntoClientRequest, http::HeaderValue},
 };
 
-/// A target behind a real socket, until dropped.
+/// A target that serves a real socket, until dropped.
 #[derive(Debug)]
 pub struct Server {
-    /// `ws://…/session`.
+    /// Address of the session, `ws://…/session`.
     pub url: String,
-    /// The target.
+    /// The target that it serves.
     pub engine: Target,
     stop: watch::Sender<bool>,
     close: watch::Sender<bool>,
@@ -43,20 +43,20 @@ pub struct Server {
 /// The most drafts a round may carry on this server.
 pub const MAX_DRAFT_TOKENS: u8 = 16;
 
-/// How a server differs from one that lets everybody in.
+/// Settings of a server; by default it lets everybody in.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Slots.
+    /// Number of sessions at a time.
     pub sessions: usize,
     /// Bounds on a session.
     pub limits: Limits,
-    /// Bounds on a client.
+    /// Bounds on one client.
     pub caps: Caps,
-    /// Who may use it.
+    /// Origins, tokens and proxies that are accepted.
     pub access: Access,
-    /// With which it speaks TLS, if it does.
+    /// TLS settings; `None` for plain HTTP.
     pub tls: Option<Arc<rustls::ServerConfig>>,
-    /// How its target is spoken to.
+    /// The source of the target's chat template.
     pub chat: ChatSource,
     /// The folder of its page.
     pub page: PathBuf,
@@ -84,7 +84,7 @@ impl Server {
         Self::start_as(Options { sessions, limits, ..Options::default() }).await
     }
 
-    /// The same with whatever else can be set.
+    /// Starts the pair's target on a free port, with these options.
     pub async fn start_as(options: Options) -> Self {
         let pair = PairPaths::default();
         let (tokenizer, target) = (pair.tokenizer().unwrap(), pair.target().unwrap());
@@ -97,12 +97,12 @@ impl Server {
         Self::start_for(Engine::start(target, sessions).unwrap().into(), info, limits).await
     }
 
-    /// Starts in front of any target.
+    /// Starts a server in front of any target, on a free port.
     pub async fn start_for(engine: Target, info: TargetInfo, limits: Limits) -> Self {
         Self::serve(engine, info, Options { limits, ..Options::default() })
     }
 
-    /// The same with whatever else can be set; the slots are the engine's.
+    /// Starts a server in front of any target with these options; the target sets the number of slots.
     pub fn serve(engine: Target, info: TargetInfo, options: Options) -> Self {
         let Options { limits, caps, access, tls, chat, page, .. } = options;
         let pair = PairPaths::default();
@@ -142,12 +142,12 @@ impl Server {
         Self { url, engine, stop, close }
     }
 
-    /// Where it listens.
+    /// Address that the server listens on, `host:port`.
     pub fn address(&self) -> &str {
         self.url.split('/').nth(2).unwrap()
     }
 
-    /// A raw connection with these headers, or the status of what is answered in its place.
+    /// Opens a raw connection with these headers, or returns the status of the refusal.
     pub async fn raw_with(&self, headers: &[(&'static str, &str)]) -> Result<RawClient, u16> {
         let mut request = self.url.as_str().into_client_request().unwrap();
         for (name, value) in headers {
@@ -170,22 +170,22 @@ impl Server {
         time::timeout(Duration::from_secs(30), is_empty).await.expect("sessions end");
     }
 
-    /// Tells all sessions that the server stops.
+    /// Ends all sessions with the message that the server stops.
     pub fn stop(&self) {
         self.stop.send(true).unwrap();
     }
 
-    /// Tells answers of the API, too, and takes no connection any more.
+    /// Ends the answers of the API, too, and accepts no more connections.
     pub fn close(&self) {
         self.close.send(true).unwrap();
     }
 
-    /// A raw connection.
+    /// Opens a raw connection.
     pub async fn raw(&self) -> RawClient {
         RawClient { socket: tokio_tungstenite::connect_async(&self.url).await.unwrap().0 }
     }
 
-    /// A raw connection that has shaken hands for a draft.
+    /// Opens a raw connection and shakes hands for a draft.
     pub async fn greeted(&self, draft: &DraftInfo) -> (RawClient, Welcome) {
         let mut client = self.raw().await;
         client.send(hello(draft)).await;
@@ -202,7 +202,7 @@ fn tokenizer_json(pair: &PairPaths) -> PairFile {
     FILE.get_or_init(|| PairFile::json(pair.tokenizer_with_json().unwrap().1.into_owned())).clone()
 }
 
-/// What the edge of a draft says first.
+/// The Hello with which the edge of a draft begins.
 pub fn hello(draft: &DraftInfo) -> Vec<u8> {
     Frame::Hello(Hello { vocab_size: draft.vocab_size, tokenizer_hash: draft.tokenizer_hash }).encode()
 }
@@ -260,20 +260,20 @@ impl RawClient {
 
 /// The pair's draft and tokenizer.
 pub struct Edge {
-    /// The draft model.
+    /// The draft model of the pair.
     pub model: Model,
-    /// Its tokenizer.
+    /// The pair's tokenizer.
     pub tokenizer: Tokenizer,
 }
 
 impl Edge {
-    /// Loads them.
+    /// Loads the draft and its tokenizer.
     pub fn load() -> Self {
         let pair = PairPaths::default();
         Self { model: pair.draft().unwrap(), tokenizer: pair.tokenizer().unwrap() }
     }
 
-    /// What a session needs to know of the draft.
+    /// Description of the draft for a session.
     pub fn info(&self) -> DraftInfo {
         draft_info(&self.model, &self.tokenizer).unwrap()
     }

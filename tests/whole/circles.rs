@@ -19,7 +19,7 @@ use crate::layering::metadata;
 type Outcome<T> = Result<T, Box<dyn Error>>;
 /// Names that lead to a module or an item from the root of its crate.
 type Names = Vec<String>;
-/// Gives the text of a file, if there is one.
+/// Returns the text of a file, if there is one.
 type Read<'a> = dyn Fn(&Path) -> Option<String> + 'a;
 
 /// A module, in a file of its own or inside another's.
@@ -31,7 +31,7 @@ struct Module {
     paths: Vec<Names>,
 }
 
-/// One name that a `use` brings; `*` for all names of a module.
+/// A name that a `use` brings; `*` for all names of a module.
 struct Use {
     name: String,
     path: Names,
@@ -152,7 +152,7 @@ impl Tree {
 /// A module in another.
 struct Child {
     name: String,
-    /// Its text, unless it has a file of its own.
+    /// Text of the module, unless it has a file of its own.
     text: Option<TokenStream>,
     /// Value of `#[path = "…"]`.
     path: Option<String>,

@@ -1,4 +1,4 @@
-//! What the files for containers, and the page about gateways, ask of `outrider serve` are settings that it has.
+//! Settings that the files for containers, and the page about gateways, ask of `outrider serve`: all of them exist.
 
 use std::collections::BTreeSet;
 
@@ -56,7 +56,7 @@ fn settings(text: &str) -> BTreeSet<String> {
     names.map(|(name, _)| name).filter(|name| !name.contains(' ')).map(str::to_owned).collect()
 }
 
-/// Options and variables of a text that nobody has.
+/// Options and variables of a text that do not exist.
 fn unknown(text: &str, settings: &BTreeSet<String>) -> Vec<String> {
     let is_part = |character: char| character.is_ascii_alphanumeric() || "-_".contains(character);
     let words = text.split(|character| !is_part(character));

@@ -1,12 +1,13 @@
-//! What the documents point at is there: linked files and headings, and the files and folders that they name.
+//! Links of the documents lead to something: linked files and headings exist, and so do the files and folders that they
+//! name.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
 use crate::files::listed;
 
-/// It tells of the past, too.
+/// A document that also names files of the past.
 const EXEMPT: &str = "CHANGELOG.md";
-/// What is built, and named all the same.
+/// Paths of build outputs, which documents may name.
 const BUILT: [&str; 6] = ["target/", "web/dist", "web/npm", "dist/", "npm/", "src/wasm/"];
 /// Names that end like this are files of the repository.
 const SOURCES: [&str; 6] = [".rs", ".ts", ".mjs", ".py", ".md", ".html"];
@@ -50,7 +51,7 @@ fn what_is_not_there_is_caught() {
     }
 }
 
-/// A sentence for everything that the document at `path` points at and that is not there.
+/// Returns a sentence for everything that the document at `path` points at and that does not exist.
 fn problems(path: &str, text: &str, paths: &BTreeSet<String>, read: &dyn Fn(&str) -> String) -> Vec<String> {
     let mut problems = Vec::new();
     let text = without_code(text);
@@ -92,7 +93,7 @@ fn without_code(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// What links call the headings of a text.
+/// Anchors of the headings of a text, as links write them.
 fn headings(text: &str) -> impl Iterator<Item = String> {
     let titles = text.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
     titles.map(|title| {
@@ -102,7 +103,7 @@ fn headings(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// Where a link in the document at `path` leads.
+/// Path that a link in the document at `path` leads to.
 fn join(path: &str, link: &str) -> String {
     let mut parts: Vec<&str> = path.split('/').collect();
     parts.pop();

@@ -43,8 +43,8 @@ fn files_are_short() {
     assert!(long.is_empty(), "more than {LONGEST_FILE} lines: {long:#?}");
 }
 
-/// Of Rust, whose formatter leaves comments as they are. It leaves strings too: a line with one may be longer, as what
-/// is said to a user is not cut to fit. So may a row of a table.
+/// Limits the width of lines of Rust, whose formatter leaves comments as they are. It leaves strings too: a line with
+/// one may be longer, as what is said to a user is not cut to fit. So may a row of a table.
 #[test]
 fn lines_are_short() {
     let mut long = Vec::new();

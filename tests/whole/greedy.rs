@@ -21,7 +21,7 @@ const GREEDY: SamplingParameters = SamplingParameters { temperature: 0.0, top_k:
 const PROMPTS: [&str; 4] =
     ["Once upon a time", "“Come with me,” said the fox,", "The giant lifted his great club", "Deep under the mountain"];
 
-/// The target by itself, one token a pass.
+/// The text of the target alone, one token a pass.
 fn alone(target: &Model, prompt: &[u32]) -> Vec<u32> {
     let mut cache = target.new_cache();
     let mut pending = prompt.to_vec();

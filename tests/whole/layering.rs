@@ -160,7 +160,7 @@ fn what_is_reached_through_others_is_caught() {
 pub fn metadata() -> Result<Metadata, cargo_metadata::Error> {
     MetadataCommand::new()
         .manifest_path(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
-        // What hides behind a feature is a dependency as well.
+        // Dependencies of optional features count as well.
         .features(CargoOpt::AllFeatures)
         .exec()
 }

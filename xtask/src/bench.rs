@@ -87,7 +87,7 @@ pub fn run(workspace: &Workspace, &BenchOptions { bench, form }: &BenchOptions) 
     }
 }
 
-/// One measurement under way.
+/// A measurement that is under way.
 struct Run<'a> {
     workspace: &'a Workspace,
     bench: Bench,

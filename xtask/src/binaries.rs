@@ -26,7 +26,7 @@ pub struct TestBinary {
 }
 
 impl TestBinary {
-    /// Runs `cargo test --no-run` as `command` has it, and gives what it built.
+    /// Runs `cargo test --no-run`, as `command` says, and returns the test binaries that it built.
     pub fn build(command: &mut Command) -> Result<Vec<Self>> {
         let messages = process::capture_shown(command.args(["--no-run", "--message-format=json-render-diagnostics"]))?;
         Ok(messages.lines().filter_map(Self::in_message).collect())

@@ -1,4 +1,4 @@
-//! `cargo xtask check`: what can be told without running anything.
+//! `cargo xtask check`: all checks that run no program of the workspace.
 
 use anyhow::Result;
 
@@ -25,8 +25,8 @@ pub fn run(workspace: &Workspace) -> Result<()> {
 
     heading("licences, duplicates and sources of dependencies");
     let cargo_deny = Tool::CARGO_DENY.find_or_install(workspace)?;
-    // Not `advisories`: its database is a git repository on the network, and a check that depends on today's state
-    // of it fails or passes without a change here. `cargo deny check advisories` is for whoever makes a release.
+    // Not `advisories`: its database is a git repository on the network, and a check that depends on today's state of
+    // it fails or passes without a change here. `cargo deny check advisories` belongs to a release.
     process::run(workspace.command(cargo_deny).args([
         "check",
         "--hide-inclusion-graph",

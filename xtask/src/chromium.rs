@@ -22,7 +22,7 @@ const FLAGS: [&str; 9] = [
     "--disable-sync",
 ];
 
-/// Writes the file that tells wasm-bindgen's test runner which browser to start and how; gives its path.
+/// Writes the file from which wasm-bindgen's test runner reads the browser's path and flags; returns the file's path.
 pub fn write_webdriver_json(workspace: &Workspace, browser: &Path) -> Result<PathBuf> {
     let path = workspace.scratch()?.join("webdriver.json");
     let options = json!({ "goog:chromeOptions": { "binary": browser, "args": FLAGS } });

@@ -27,7 +27,7 @@ Environment variables:
   BENCH_MODELS                       shapes that `bench edge` and `bench native` measure, such as 15M,135M
   CARGO_TARGET_DIR                   folder of everything that is built (default: target)";
 
-/// One command, fully read.
+/// A command line, fully read.
 #[derive(Debug, PartialEq, Eq, Subcommand)]
 pub enum Request {
     /// Build the edge in the one form that every browser runs, the page and the server, then serve it until Ctrl-C

@@ -1,4 +1,4 @@
-//! CUDA's compiler and headers from PyPI, in a Python environment under target/tools, and what is checked with them. No
+//! CUDA's compiler and headers from PyPI, in a Python environment under target/tools, and the checks that use them. No
 //! GPU is needed to build for one.
 
 use std::collections::BTreeSet;
@@ -25,11 +25,11 @@ const PACKAGES: [&str; 8] = [
     "nvidia-cublas",
     "nvidia-curand",
 ];
-/// What GPUs the kernels are for, if nothing else is said: Hopper (H100, H200).
+/// Compute capability of the GPUs that kernels are built for by default: Hopper (H100, H200).
 const COMPUTE_CAPABILITY: &str = "90";
 
-/// Clippy on the server with the feature `cuda`, whose kernels are compiled on the way; then its program, to be carried
-/// to a GPU.
+/// Runs clippy on the server with the feature `cuda`, which compiles the kernels too; then builds its program, to be
+/// carried to a GPU.
 pub fn check(workspace: &Workspace) -> Result<()> {
     let toolkit = Toolkit::install(workspace)?;
     println!("Compiling candle's kernels for CUDA: half an hour on two cores the first time.");
@@ -114,7 +114,7 @@ impl Toolkit {
         Ok(folder)
     }
 
-    /// What build scripts look at.
+    /// Sets the variables that build scripts read to find the toolkit.
     fn provide(&self, command: &mut Command) -> Result<()> {
         process::prepend_path(command, &self.0.join("bin"))?;
         for name in ["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDA_TOOLKIT_ROOT_DIR"] {

@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: the page and the server on this machine, to look at or to check.
+//! `cargo xtask demo`: the page and the server on this machine, to try or to check.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -33,7 +33,7 @@ pub struct DemoOptions {
     pub built_in: bool,
 }
 
-/// Everything the demo consists of, built.
+/// The parts of the demo, all of them built.
 #[derive(Debug)]
 pub struct Demo<'a> {
     /// The page, whose build lies in web/dist.
@@ -43,7 +43,7 @@ pub struct Demo<'a> {
 }
 
 impl<'a> Demo<'a> {
-    /// Builds the edge in these builds, the page and the server, and says what is under way.
+    /// Builds the edge in these builds, the page and the server, and prints each step.
     pub fn build(workspace: &'a Workspace, builds: &[Build]) -> Result<Self> {
         // Dependencies first: without Node there is no need to compile for minutes.
         step(1, "the page's npm packages");
@@ -118,7 +118,7 @@ fn check_command(page: &Page<'_>, browser: &Path, url: &str, options: &DemoOptio
     let mut command = page.node("e2e/check.mjs");
     command.arg(url).env("CHROMIUM_PATH", browser);
     if let Some(folder) = &options.screenshots {
-        // Relative to whoever called us, not to web/.
+        // Relative to the caller's working folder, not to web/.
         let folder =
             std::path::absolute(folder).with_context(|| format!("{} is no usable folder name", folder.display()))?;
         command.arg("--screenshots").arg(folder);

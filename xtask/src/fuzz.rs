@@ -30,7 +30,7 @@ pub struct FuzzOptions {
     words: Vec<Word>,
 }
 
-/// One argument of `fuzz`.
+/// An argument of `cargo xtask fuzz`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Word {
     Target(&'static str),
@@ -145,7 +145,7 @@ fn golden_frames(workspace: &Workspace) -> Result<Vec<Vec<u8>>> {
     Ok(frames)
 }
 
-/// The end of what a fuzzer said: the panic and where it came from.
+/// The last lines of a fuzzer's output: the panic and its location.
 fn last_lines(said: &str) -> String {
     let lines: Vec<&str> = said.lines().collect();
     lines[lines.len().saturating_sub(80)..].join("\n")
@@ -161,7 +161,7 @@ fn created(folder: PathBuf) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// This machine's name among Rust's targets: it is part of the path of what is built.
+/// Target triple of this machine, which is part of the path of build outputs.
 fn host() -> Result<String> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let version = process::capture(Command::new(rustc).arg("-vV"))?;

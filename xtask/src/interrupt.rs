@@ -1,7 +1,7 @@
-//! Being asked to end while a server of ours is running.
+//! Requests to end while a server of ours is running.
 //!
-//! Ctrl-C reaches the server too, but `kill` reaches only us, and the server would go on holding its port. So while
-//! it runs, both merely raise a flag; whoever waits looks at it and returns, and the server ends with its guard.
+//! Ctrl-C reaches the server too, but `kill` reaches only us, and the server would go on holding its port. So while it
+//! runs, both merely raise a flag. Waiting code sees the flag and returns, and the server ends with its guard.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// From here on the signals raise the flag and do nothing else.
+    /// Makes the signals raise the flag and do nothing else, from now on.
     #[cfg(unix)]
     pub fn listen() -> Result<Self> {
         use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -30,7 +30,7 @@ impl Interrupt {
         Ok(Self(Arc::default()))
     }
 
-    /// Whether we were asked to end.
+    /// Returns true if we were asked to end.
     pub fn is_raised(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

@@ -10,10 +10,10 @@ use semver::Version;
 use crate::process;
 use crate::workspace::Workspace;
 
-/// The oldest Node that the page's tools run on; `engines` in web/package.json says the same.
+/// The oldest Node that the page's tools run on; `engines` in web/package.json names the same.
 const NODE: Version = Version::new(20, 19, 0);
 
-/// On Windows npm is a script, which is started by its full name only.
+/// Name of npm's program. On Windows npm is a script, which is started by its full name only.
 const NPM: &str = if cfg!(windows) { "npm.cmd" } else { "npm" };
 
 /// The page with its dependencies installed: every npm script can run.
@@ -57,7 +57,7 @@ impl<'a> Page<'a> {
         command
     }
 
-    /// Builds web/dist. The edge has to be built already.
+    /// Builds web/dist, for which the edge has to be built already.
     pub fn build(&self) -> Result<()> {
         process::run(&mut self.script("build")?)
     }

@@ -1,5 +1,5 @@
-//! What the benchmarks compare with: llama.cpp, candle's own models, wllama and ONNX Runtime Web, each at one version,
-//! under target/bench/peers. Nothing of it is a dependency of the project.
+//! Programs that the benchmarks compare with: llama.cpp, candle's own models, wllama and ONNX Runtime Web, each at one
+//! version, under target/bench/peers. Nothing of it is a dependency of the project.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ use crate::workspace::Workspace;
 
 /// The release of llama-cpp-python on PyPI whose llama.cpp is built.
 const LLAMA_CPP_PYTHON: &str = "0.3.36";
-/// What builds it, from PyPI too.
+/// Tools that build llama.cpp, from PyPI too.
 const BUILD_TOOLS: [&str; 2] = ["cmake==4.1.2", "ninja==1.13.0"];
 /// llama.cpp in WebAssembly, on npm.
 const WLLAMA: &str = "@wllama/wllama@3.8.1";
 /// ONNX Runtime in WebAssembly and on WebGPU, which transformers.js computes with, on npm.
 const ONNX_RUNTIME_WEB: &str = "onnxruntime-web@1.30.0";
-/// What writes models for it, from PyPI.
+/// Packages that write models for ONNX Runtime, from PyPI.
 const ONNX_TOOLS: [&str; 3] = ["gguf==0.19.0", "numpy==2.4.6", "onnx==1.23.2"];
 
 /// The library alone, with every instruction that this processor has.
@@ -45,7 +45,7 @@ pub struct Peers<'a> {
 }
 
 impl<'a> Peers<'a> {
-    /// Nothing is built yet.
+    /// Peers of which no program is built yet.
     pub fn new(workspace: &'a Workspace) -> Result<Self> {
         let folder = workspace.target().join("bench").join("peers");
         fs::create_dir_all(&folder).with_context(|| format!("{} cannot be created", folder.display()))?;

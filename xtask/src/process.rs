@@ -12,7 +12,7 @@ use semver::Version;
 
 use crate::interrupt::Interrupt;
 
-/// How often a process that may be interrupted is looked after.
+/// Interval at which a process that may be interrupted is polled.
 const POLL: Duration = Duration::from_millis(50);
 
 /// Prints `command`, runs it on our own terminal and fails unless it exits with 0.
@@ -23,7 +23,7 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// As [`run`], and shows `line` every line of standard output that passes by.
+/// Runs `command` like [`run`], and calls `line` with each line of its standard output.
 pub fn run_watched(command: &mut Command, mut line: impl FnMut(&str)) -> Result<()> {
     println!("$ {}", shown(command));
     let mut child = Running::start(command.stdout(Stdio::piped()))?;
@@ -32,7 +32,7 @@ pub fn run_watched(command: &mut Command, mut line: impl FnMut(&str)) -> Result<
         let mut bytes = Vec::new();
         while output.read_until(b'\n', &mut bytes).unwrap_or(0) > 0 {
             let mut stdout = std::io::stdout().lock();
-            // Whoever piped us into something that has ended needs no more output, but the verdict still counts.
+            // A closed pipe needs no more output, but the command's status still counts.
             let _ = stdout.write_all(&bytes).and_then(|()| stdout.flush());
             line(&String::from_utf8_lossy(&bytes));
             bytes.clear();
@@ -43,7 +43,7 @@ pub fn run_watched(command: &mut Command, mut line: impl FnMut(&str)) -> Result<
     Ok(())
 }
 
-/// Prints `command`, runs it with its messages on our own terminal, and gives what it wrote to standard output.
+/// Prints `command`, runs it with its messages on our own terminal, and returns its standard output.
 pub fn capture_shown(command: &mut Command) -> Result<String> {
     println!("$ {}", shown(command));
     let output = command
@@ -54,7 +54,7 @@ pub fn capture_shown(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Runs `command` silently and gives what it wrote to standard output.
+/// Runs `command` silently and returns its standard output.
 pub fn capture(command: &mut Command) -> Result<String> {
     let output =
         command.stdin(Stdio::null()).output().with_context(|| format!("`{}` could not be started", shown(command)))?;
@@ -110,7 +110,7 @@ impl Running {
         Ok(Self(child))
     }
 
-    /// Waits until the process ends by itself and fails unless with status 0; returns early when `interrupt` is raised.
+    /// Waits for the process to end and fails unless its status is 0; returns early when `interrupt` is raised.
     pub fn wait(&mut self, interrupt: &Interrupt) -> Result<()> {
         while !interrupt.is_raised() {
             let status = self.0.try_wait().context("a child process got lost")?;
@@ -123,7 +123,7 @@ impl Running {
         Ok(())
     }
 
-    /// Fails if the process has ended by itself.
+    /// Fails if the process is no longer running.
     pub fn ensure_alive(&mut self) -> Result<()> {
         match self.0.try_wait() {
             Ok(Some(status)) => bail!("it ended by itself ({status}); its own messages are above"),
@@ -141,7 +141,7 @@ impl Drop for Running {
     }
 }
 
-/// The command as somebody would type it; for the eye, not for a shell.
+/// The command as a user would type it; for the eye, not for a shell.
 fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let program = program.file_name().unwrap_or(program.as_os_str());

@@ -80,7 +80,7 @@ pub fn check(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// One sentence, word or line to rewrite.
+/// An offence: one sentence, word or line to rewrite.
 struct Offence {
     line: usize,
     kind: &'static str,

@@ -13,7 +13,7 @@ use crate::interrupt::Interrupt;
 use crate::process::{self, Running};
 use crate::workspace::Workspace;
 
-/// How long the server may take to load its model and answer.
+/// Time limit for the server to load its model and answer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Builds the server and gives the executable's path.
@@ -65,7 +65,7 @@ fn is_healthy(address: SocketAddr) -> bool {
     status_line(address).is_ok_and(|line| &line == b"HTTP/1.1 200 ")
 }
 
-/// How the answer to `GET /healthz` begins.
+/// The first bytes of the answer to `GET /healthz`.
 fn status_line(address: SocketAddr) -> std::io::Result<[u8; 13]> {
     let second = Duration::from_secs(1);
     let mut stream = TcpStream::connect_timeout(&address, second)?;

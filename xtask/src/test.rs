@@ -19,7 +19,7 @@ use crate::times::{self, Column};
 use crate::wasm::{self, Build};
 use crate::workspace::{WITH_CANDLE, Workspace};
 
-/// One step of the whole; each brings its own prerequisites, so that it can run alone.
+/// A step of the test; each brings its own prerequisites, so that it can run alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Step {
     /// Formatting, spelling, licences, clippy and docs
@@ -134,7 +134,7 @@ fn test_native(workspace: &Workspace, full: bool) -> Result<()> {
     if full { package(workspace) } else { Ok(()) }
 }
 
-/// Packs the crates that others can depend on, as for crates.io, and checks the one with optional features without them.
+/// Packs the crates that others can depend on, as for crates.io, and checks the one with optional features without any.
 fn package(workspace: &Workspace) -> Result<()> {
     let manifest = |package: &&str| ["--package".to_owned(), format!("outrider-{package}")];
     let packages = ["codec", "control", "speculation", "models", "webgpu", "edge"];

@@ -28,7 +28,7 @@ pub struct Tool {
     package: &'static str,
     binary: &'static str,
     version: Version,
-    /// For `cargo install`, beyond the package's name.
+    /// Options of `cargo install`, beyond the package's name.
     options: &'static [&'static str],
 }
 
@@ -50,7 +50,7 @@ impl Tool {
         Self::of_wasm_bindgen(workspace, "wasm-bindgen-test-runner")
     }
 
-    /// wasm-bindgen's command line, by which wasm-pack finds the test runner beside it.
+    /// wasm-bindgen's command line, by which wasm-pack finds the test runner in the same folder.
     pub fn wasm_bindgen_cli(workspace: &Workspace) -> Result<Self> {
         Self::of_wasm_bindgen(workspace, "wasm-bindgen")
     }

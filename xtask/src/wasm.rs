@@ -89,7 +89,7 @@ fn build_modules(
     Ok(())
 }
 
-/// Those of `builds` that can be made here.
+/// Returns those of `builds` that can be made here.
 fn possible(builds: &[Build], compiler: &Compiler, workspace: &Workspace) -> Vec<Build> {
     let needs_threads = builds.iter().any(|build| build.has_threads());
     let with_threads = needs_threads && build::can_build_threads(compiler, workspace);
@@ -171,7 +171,7 @@ impl BrowserCrate {
     }
 }
 
-/// Everything that running wasm tests needs.
+/// The tools that running wasm tests needs.
 struct Runner<'a> {
     workspace: &'a Workspace,
     compiler: Compiler,
@@ -258,7 +258,7 @@ fn integration_tests(tests: &Path) -> Result<Vec<String>> {
     Ok(arguments)
 }
 
-/// What lies in `folder`; nothing if it is not there.
+/// Paths of the entries of `folder`; none if there is no such folder.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     if !folder.is_dir() {
         return Ok(Vec::new());

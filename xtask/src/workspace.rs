@@ -1,4 +1,4 @@
-//! Where things are, and the cargo that builds them.
+//! Paths of the workspace, and the cargo that builds it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::process;
 /// Variables that make cargo drop the flags in .cargo/config.toml or move its outputs.
 const OVERRIDES: [&str; 3] = ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET"];
 
-/// How the names of variables begin that cargo sets for the one crate whose program it runs.
+/// Prefixes of the variables that cargo sets for the one crate whose program it runs.
 const OURS: [&str; 2] = ["CARGO_MANIFEST_", "CARGO_PKG_"];
 
 /// Packages that link candle, which takes minutes to compile and whose features would be those of all.
@@ -31,7 +31,7 @@ pub struct Workspace {
 impl Workspace {
     /// Finds the repository from this crate's own place and warns of environment variables that are not followed.
     pub fn find() -> Result<Self> {
-        // `cargo run` tells where the crate is now; the path at compile time may have been moved since.
+        // `cargo run` passes the crate's present path; the one at compile time may have been moved since.
         let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
             .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
         let root = manifest.parent().context("xtask has to lie in a folder of the repository")?.to_path_buf();
@@ -90,7 +90,7 @@ impl Workspace {
         command
     }
 
-    /// The cargo that runs us (cargo tells its children which one it is).
+    /// The cargo that runs us, from the variable that cargo sets for its children.
     pub fn cargo(&self, subcommand: &str) -> Command {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = self.command(cargo);

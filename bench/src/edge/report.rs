@@ -41,34 +41,34 @@ pub fn write(folder: &Path) -> Result<(), Failure> {
     report::write(folder, "edge", &text, measured, Some(chart::svg(&charts)))
 }
 
-/// One engine on one model.
+/// Measurements of one engine on one model.
 struct Row {
     name: String,
     engine: String,
     threads: u64,
-    /// By pass: milliseconds.
+    /// Milliseconds of each of [`PASSES`].
     times: [Option<Samples>; PASSES.len()],
-    /// Of the speed of memory, at [`PASSES`]' first.
+    /// Share of the speed of memory that the first of [`PASSES`] reaches.
     roofline: Option<f64>,
     memory: Option<f64>,
     file_bytes: f64,
     load_ms: Option<f64>,
     gzipped: f64,
-    /// Whether it is on the browser's GPU, and what is asked of that where it is ours.
+    /// True if it is on the browser's GPU.
     is_on_gpu: bool,
     gpu: Option<OnGpu>,
     errors: Vec<String>,
 }
 
-/// What is asked of a browser's GPU.
+/// Measurements of a browser's GPU.
 struct OnGpu {
     adapter: String,
     /// Logits of a row that are enough, and milliseconds of such a draft.
     k: u64,
     largest: Samples,
-    /// Guesses of a group.
+    /// Number of guesses in a group.
     most: u64,
-    /// Milliseconds of a guess that it chooses by itself, in a group.
+    /// Milliseconds of a guess that the GPU chooses, in a group.
     guess: Samples,
     /// Submissions, read-backs, bytes of these and dispatches a draft: where its logits come back, where the largest
     /// do, and where guesses do.
@@ -129,7 +129,7 @@ impl Row {
         }
     }
 
-    /// As tables show a pass: tokens a second, or milliseconds.
+    /// A pass in the unit of its table: tokens a second, or milliseconds.
     fn shown(&self, pass: usize) -> Option<Samples> {
         let (.., tokens) = PASSES[pass];
         self.times[pass].map(|ms| if tokens > 0.0 { ms.rate(tokens * 1e3) } else { ms })

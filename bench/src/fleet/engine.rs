@@ -1,4 +1,4 @@
-//! vLLM as a process.
+//! A vLLM server as a child process.
 
 use std::{
     cell::Cell,
@@ -18,29 +18,29 @@ use tokio::{
 
 use crate::{passes::Failure, serve::process::Scrape};
 
-/// What clients call the model.
+/// Name of the model for clients.
 pub const MODEL: &str = "target";
 /// Drafts that a step may judge.
 const DRAFTS: u32 = 8;
 /// Room for 64 texts of the largest target, so that five engines fit into one machine.
 const KV_CACHE_BYTES: &str = "536870912";
-/// Starting takes half a minute on a core of its own.
+/// Time limit for an engine to start, which takes half a minute on a core of its own.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// How long one may take to end by itself.
+/// Time limit for an engine to end after SIGTERM.
 const FAREWELL: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(250);
-/// What a proposer keeps, in messages of so many guesses; and a position that no text has.
+/// Capacity of a proposer, in messages of [`MESSAGE_GUESSES`] guesses; and a position that no text has.
 const MESSAGE_GUESSES: u8 = 32;
 const MESSAGES_KEPT: u32 = 65_536 / 32;
 const FORGETS_FROM: u32 = 1 << 20;
 
-/// Who drafts for an engine.
+/// Source of the drafts of an engine.
 #[derive(Debug, Clone)]
 pub enum Drafting {
     Nobody,
     /// vLLM's own: what followed the same tokens before.
     Ngrams,
-    /// Edges, whose guesses come over this Unix socket.
+    /// Guesses of edges, which come over this Unix socket.
     Guesses(PathBuf),
 }
 
@@ -63,14 +63,14 @@ impl Drafting {
     }
 }
 
-/// What engines compute in: bfloat16 where the processor has it, and float32 where a product in it would be converted
-/// number by number, so that each row costs as much as a pass.
+/// Element type that engines compute in: bfloat16 where the processor has it, and float32 where a product in it would
+/// be converted number by number, so that each row costs as much as a pass.
 pub fn dtype() -> &'static str {
     let flags = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     if flags.contains("avx512_bf16") || flags.contains("amx_bf16") { "bfloat16" } else { "float32" }
 }
 
-/// What all engines of a target have in common.
+/// Settings that all engines of a target have in common.
 pub struct Launch<'a> {
     pub vllm: &'a Path,
     pub package: &'a Path,
@@ -127,14 +127,14 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Adds those of another engine, so many times.
+    /// Adds `times` times the counts of another engine.
     fn add(&mut self, other: Self, times: f64) {
         self.written += times * other.written;
         self.judged += times * other.judged;
         self.accepted += times * other.accepted;
     }
 
-    /// Of several engines together, since they had counted this.
+    /// Counts of several engines together, less those of an earlier time.
     pub async fn since(self, engines: &[&Engine]) -> Result<Self, Failure> {
         let mut sum = Self::default();
         sum.add(self, -1.0);
@@ -150,9 +150,9 @@ pub struct Engine {
     child: Child,
     address: String,
     http: reqwest::Client,
-    /// Where its proposer listens, if it has ours.
+    /// Path of the socket of its proposer, if it has ours.
     guesses: Option<PathBuf>,
-    /// The position of what it is to be told next in place of what it knows.
+    /// Position of the next junk guesses, which displace those that the proposer keeps.
     forgets_from: Cell<u32>,
 }
 
@@ -161,13 +161,13 @@ impl Engine {
         &self.address
     }
 
-    /// What it says its version is.
+    /// Returns the version that the engine reports.
     pub async fn version(&self) -> Result<String, Failure> {
         let answer: Value = serde_json::from_str(&self.get("/version").await?)?;
         Ok(answer["version"].as_str().ok_or("vLLM does not say its version")?.to_owned())
     }
 
-    /// What it has counted so far.
+    /// Returns the engine's counts so far.
     pub async fn counts(&self) -> Result<Counts, Failure> {
         let metrics = Scrape(self.get("/metrics").await?);
         Ok(Counts {
@@ -177,7 +177,8 @@ impl Engine {
         })
     }
 
-    /// Has its proposer forget what it was told: it keeps so much, the latest, and this is of no text.
+    /// Fills its proposer with junk guesses of no text, up to its capacity: only the latest are kept, so all others are
+    /// forgotten.
     pub async fn forget(&self) -> Result<(), Failure> {
         let Some(socket) = &self.guesses else { return Ok(()) };
         let mut channel = UnixStream::connect(socket).await?;
@@ -225,7 +226,7 @@ impl Drop for Engine {
     }
 }
 
-/// With its length.
+/// A message with its length before it.
 fn message(body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len()).unwrap_or(u32::MAX);
     [&length.to_le_bytes()[..], body].concat()

@@ -33,7 +33,7 @@ impl Link {
                 let Ok((near, _)) = listener.accept().await else { return };
                 let server = server.clone();
                 tokio::spawn(async move {
-                    // A server that is not there is told by the end of the connection.
+                    // A server that is not there ends the connection.
                     let Ok(far) = TcpStream::connect(server).await else { return };
                     if near.set_nodelay(true).is_err() || far.set_nodelay(true).is_err() {
                         return;
@@ -61,7 +61,7 @@ impl Drop for Link {
     }
 }
 
-/// One direction, until its beginning has ended and its last byte has arrived.
+/// Passes on one direction, until its source has ended and its last byte has arrived.
 async fn pass_on(mut from: tokio::net::tcp::OwnedReadHalf, mut to: tokio::net::tcp::OwnedWriteHalf, one_way: Duration) {
     let (on_link, mut under_way) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
     let read = async move {

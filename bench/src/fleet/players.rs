@@ -1,4 +1,4 @@
-//! Those who have texts written: plain streaming clients of vLLM, and edges of a gateway.
+//! Players, which have texts written: plain streaming clients of vLLM, and edges of a gateway.
 
 use std::time::{Duration, Instant};
 
@@ -16,10 +16,10 @@ use tokio::time;
 use super::engine::MODEL;
 use crate::passes::Failure;
 
-/// Tokens of a text.
+/// Tokens of a text, without its prompt.
 pub const TOKENS: u32 = 128;
 const GREEDY: SamplingParameters = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
-/// Of the rounds that `openai:` verifies.
+/// Scheme of the rounds that `openai:` verifies.
 const ROUNDS: SchemeParameters =
     SchemeParameters::KSqs { support_size: 8, lattice_resolution: 100, code: Code::Enumerative };
 const DRAFTS: u32 = 4;
@@ -30,7 +30,7 @@ pub enum Player<'a> {
     Edge { edge: Box<NativeEdge<'a>>, mode: Mode },
 }
 
-/// What edges draft with.
+/// The draft model of the edges.
 pub struct Edges<'a> {
     pub draft: &'a Model,
     pub info: DraftInfo,
@@ -82,7 +82,7 @@ impl Plain {
         Ok(Self { http, address: address.to_owned() })
     }
 
-    /// Has a text written, and tells its tokens as they come.
+    /// Writes a text, and calls `tell` with its tokens as they come.
     pub async fn write(&mut self, prompt: &[u32], mut tell: impl FnMut(&[u32])) -> Result<(), Failure> {
         let question = json!({
             "model": MODEL,
@@ -113,24 +113,24 @@ impl Plain {
     }
 }
 
-/// What players have seen together.
+/// Texts and time of all players.
 #[derive(Debug)]
 pub struct Played {
     pub seconds: f64,
-    /// What each session wrote.
+    /// Texts that each session wrote.
     pub sessions: Vec<Vec<Text>>,
 }
 
 /// A text as far as it came.
 #[derive(Debug)]
 pub struct Text {
-    /// Which prompt's.
+    /// Index of the text's prompt.
     pub prompt: usize,
-    /// Without the prompt.
+    /// Tokens without the prompt.
     pub ids: Vec<u32>,
 }
 
-/// Has everybody write for so long, no two the same text. What is not written then is given up.
+/// Has all players write for `duration`, no two the same text. Texts that are not finished then are cut off.
 pub async fn play(players: Vec<Player<'_>>, prompts: &[Vec<u32>], duration: Duration) -> Result<Played, Failure> {
     let start = Instant::now();
     let end = start + duration;

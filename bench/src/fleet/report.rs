@@ -1,4 +1,4 @@
-//! Tables, charts and numbers.
+//! Tables, charts and numbers of `cargo xtask bench fleet`.
 
 use std::{collections::HashMap, fmt::Write, path::Path, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::{
     samples::{Samples, digits},
 };
 
-/// What is measured at a time.
+/// Conditions of one measurement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Case {
     pub target: &'static str,
@@ -30,14 +30,14 @@ pub struct Case {
 }
 
 impl Case {
-    /// Whether another is of the same cell of the tables, in whatever round and way.
+    /// Returns true if both are of the same cell of the tables, in any round and way.
     fn is_beside(&self, other: &Self) -> bool {
         let key = |case: &Self| (case.target, case.sessions, case.round_trip_ms);
         key(self) == key(other)
     }
 }
 
-/// What was got in that.
+/// Results of one measurement.
 #[derive(Debug, Serialize)]
 pub struct Level {
     #[serde(flatten)]
@@ -47,7 +47,7 @@ pub struct Level {
     least: f64,
     /// Guesses that edges sent, per token that the engine wrote.
     sent: f64,
-    /// By the engine's own count, per token that it wrote.
+    /// Guesses that were judged by the engine's own count, per token that it wrote.
     judged: f64,
     accepted: f64,
     #[serde(skip)]
@@ -117,7 +117,7 @@ pub fn write(folder: &Path, version: &str, targets: &[(&str, Duration)], levels:
     report::write(folder, "fleet", &text, serde_json::to_value(levels)?, Some(chart::svg(&charts(&cells))))
 }
 
-/// One way in one cell, round by round.
+/// Results of one way in one cell, round by round.
 struct Rounds<'a>(Vec<&'a Level>);
 
 impl<'a> Rounds<'a> {
@@ -134,7 +134,7 @@ impl<'a> Rounds<'a> {
     }
 }
 
-/// In the order of the first round, the ways of a cell in theirs.
+/// Groups results by cell and way, in the order of the first round.
 fn cells(levels: &[Level]) -> Vec<Rounds<'_>> {
     let mut cells: Vec<Rounds<'_>> = Vec::new();
     for level in levels {
@@ -176,7 +176,7 @@ fn row(text: &mut String, cell: &Rounds<'_>, levels: &[Level], texts_alone: &Alo
     Ok(())
 }
 
-/// One for each target: tokens a second by sessions and round trip.
+/// Charts of tokens a second by sessions and round trip, one for each target.
 fn charts(cells: &[Rounds<'_>]) -> Vec<Chart> {
     let mut charts: Vec<Chart> = Vec::new();
     for cell in cells.iter().filter(|cell| Way::OF_ONE.contains(&cell.case().way)) {

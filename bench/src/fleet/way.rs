@@ -1,8 +1,8 @@
-//! How texts are written: by vLLM alone, with its own drafts, in rounds, with guesses.
+//! Ways in which texts are written: by vLLM alone, with its own drafts, in rounds, with guesses.
 
 use serde::Serialize;
 
-/// One of them.
+/// A way in which texts are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Way {
     Alone,
@@ -30,7 +30,7 @@ impl Way {
         }
     }
 
-    /// What it is compared with.
+    /// The way that this one is compared with.
     pub fn alone(self) -> Self {
         if Self::OF_TWO.contains(&self) { Self::TwoAlone } else { Self::Alone }
     }

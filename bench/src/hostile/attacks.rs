@@ -1,4 +1,4 @@
-//! What strangers do.
+//! Attacks of strangers on a server.
 
 use std::{
     pin::Pin,
@@ -21,25 +21,25 @@ use tokio_tungstenite::tungstenite::Message;
 use super::stranger::{Stranger, Tally, name, receive};
 use crate::passes::Failure;
 
-/// V of the built-in pair.
+/// Size of the built-in pair's vocabulary, V.
 const VOCABULARY: u32 = 4096;
 /// Drafts of a round, as many as a server allows.
 const DRAFTS: u8 = 16;
 const MIB: usize = 1 << 20;
-/// Of a session, at most: its text ends at 400 tokens.
+/// The most rounds of a session: its text ends at 400 tokens.
 const ROUNDS: u32 = 20;
 
-/// Runs until the time is over.
+/// A running attack, which ends when the time is over.
 type Attacking = Pin<Box<dyn Future<Output = Result<Tally, Failure>> + Send>>;
 
-/// What some do at a time.
+/// An attack of several strangers at a time.
 pub struct Attack {
     pub name: &'static str,
     pub what: &'static str,
     pub strangers: usize,
-    /// Of the server, besides its defaults.
+    /// Settings of the server, besides its defaults.
     pub settings: &'static [&'static str],
-    /// What the one of this index does.
+    /// Attack of the stranger of this index.
     pub attack: fn(Stranger, Instant, usize) -> Attacking,
 }
 
@@ -52,7 +52,7 @@ macro_rules! attack {
     };
 }
 
-/// All of them, and first none.
+/// All attacks, after a run without any.
 pub const ATTACKS: &[Attack] = &[
     attack!("nobody", "the witness alone", 0, |_, _, _| Box::pin(async { Ok(Tally::default()) })),
     attack!("seats", "Hello, Prompt, Welcome, cut", 12, |stranger, end, _| Box::pin(seats(stranger, end))),
@@ -126,13 +126,13 @@ async fn silence(stranger: Stranger, end: Instant) -> Result<Tally, Failure> {
             Ok(_) => tally.count("closed"),
             Err(_) => tally.count("still there"),
         }
-        // Whom nobody lets in tries again, but not at once.
+        // A stranger that is refused tries again, but not at once.
         time::sleep(Duration::from_millis(100)).await;
     }
     Ok(tally)
 }
 
-/// One request after another; what was answered.
+/// Sends one request after another, and counts the answers.
 async fn ask(stranger: Stranger, end: Instant, method: &str, path: &str, body: Vec<u8>) -> Result<Tally, Failure> {
     let mut tally = Tally::default();
     while Instant::now() < end {
@@ -197,8 +197,9 @@ async fn pings(stranger: Stranger, end: Instant) -> Result<Tally, Failure> {
     Ok(tally)
 }
 
-/// Rounds of the most drafts, each as dear as it can be. They are coded once, so that the strangers take no more of the
-/// processor than they must: what a code has learned from a verdict makes the next round another, in another session.
+/// Rounds of the most drafts, each as expensive as it can be. They are coded once, so that the strangers take no more
+/// of the processor than they must: what a code has learned from a verdict makes the next round another, in another
+/// session.
 async fn rounds(
     stranger: Stranger,
     end: Instant,

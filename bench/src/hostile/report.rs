@@ -1,4 +1,4 @@
-//! The table.
+//! Table and numbers of the attacks.
 
 use std::{fmt::Write, path::Path};
 
@@ -9,28 +9,28 @@ use crate::{passes::Failure, report};
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// What came of an attack.
+/// Result of one attack.
 #[derive(Serialize)]
 pub struct Outcome {
     pub name: &'static str,
     pub what: &'static str,
     pub strangers: usize,
-    /// Of the witness, from a Draft to its Verdict, ascending.
+    /// Milliseconds from a Draft of the witness to its Verdict, ascending.
     pub latencies_ms: Vec<f64>,
     /// Sessions of the witness that failed.
     pub witness_failures: usize,
-    /// What newcomers were told.
+    /// Answers that newcomers received.
     pub newcomers: Tally,
     pub strangers_saw: Tally,
-    /// What the server held before, at most, and a few seconds later.
+    /// Resident bytes of the server before the attack, at most, and a few seconds later.
     pub before_bytes: u64,
     pub peak_bytes: u64,
     pub after_bytes: u64,
-    /// What of it is KV caches, of sessions whose clients may come back.
+    /// Bytes of these in KV caches, of sessions whose clients may come back.
     pub caches_bytes: u64,
 }
 
-/// All of them.
+/// Results of all attacks.
 #[derive(Serialize)]
 pub struct Report {
     pub outcomes: Vec<Outcome>,

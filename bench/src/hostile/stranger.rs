@@ -18,10 +18,10 @@ use tokio_tungstenite::{WebSocketStream, tungstenite::Message};
 
 use crate::passes::Failure;
 
-/// From where strangers attack.
+/// Address from which strangers attack.
 const ATTACKER: [u8; 4] = [127, 0, 0, 2];
 
-/// How often something was seen.
+/// Counts of answers and events, by name.
 #[derive(Debug, Default, Clone, Serialize)]
 pub struct Tally(BTreeMap<String, usize>);
 
@@ -44,14 +44,14 @@ impl fmt::Display for Tally {
     }
 }
 
-/// Somebody at an address.
+/// A client at an address.
 #[derive(Debug, Clone)]
 pub struct Stranger {
     from: SocketAddr,
     to: SocketAddr,
 }
 
-/// A WebSocket of one.
+/// A WebSocket of a stranger.
 pub type Session = WebSocketStream<TcpStream>;
 
 impl Stranger {
@@ -73,7 +73,7 @@ impl Stranger {
         Ok(stream)
     }
 
-    /// The first line's status of what is answered to a request.
+    /// Sends a request and returns the status of the answer.
     pub async fn ask(&self, method: &str, path: &str, body: &[u8]) -> Result<String, Failure> {
         let mut stream = self.connect().await?;
         // Refused before all of it is out: the answer is there all the same.
@@ -85,7 +85,7 @@ impl Stranger {
         Ok(status.map_or_else(|| "no answer".to_owned(), |status| String::from_utf8_lossy(status).into_owned()))
     }
 
-    /// The head of a request that has a body of so many bytes.
+    /// Head of a request that has a body of `length` bytes.
     pub fn head(&self, method: &str, path: &str, length: usize) -> Vec<u8> {
         let host = self.to;
         format!(
@@ -95,7 +95,7 @@ impl Stranger {
         .into_bytes()
     }
 
-    /// A session that has said Hello, and what was answered.
+    /// Opens a session with a Hello; returns it and the name of the answer.
     pub async fn greeted(&self) -> Result<(Session, String), Failure> {
         let stream = self.connect().await?;
         let (mut session, _) = tokio_tungstenite::client_async(format!("ws://{}/session", self.to), stream).await?;
@@ -116,7 +116,7 @@ pub async fn receive(session: &mut Session) -> Option<Frame> {
     }
 }
 
-/// What a frame is called here.
+/// Name of a frame in tallies; of an error, its code.
 pub fn name(frame: &Frame) -> String {
     match frame {
         Frame::Error(error) => error.code.name().to_owned(),

@@ -12,23 +12,23 @@ use crate::{
 
 /// The way that the others are compared with.
 const ALONE: &str = "alone";
-/// What drafting ahead may cost in speed before it is called harm, and what is as good as the best plan.
+/// Least relative speed of drafting ahead that is no harm, and least one that is as good as the best plan.
 const NO_HARM: f64 = 0.97;
 const NEARLY_BEST: f64 = 0.95;
 
-/// What a way did over one link.
+/// Results of one way of writing over one link.
 struct Way {
     name: String,
     /// Tokens a second, over the prompts.
     rate: Samples,
     /// Milliseconds of each text.
     took: Vec<f64>,
-    /// How many times faster than the server alone it wrote the same texts.
+    /// Speed relative to the server alone, over the same texts.
     speedup: Estimate,
     counts: Counts,
 }
 
-/// What was counted, of some texts.
+/// Counts over some texts.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counts {
     tokens: f64,
@@ -64,7 +64,7 @@ impl Way {
     }
 }
 
-/// What is told of the measurements: on cores apart, with a draft of a real size, and on shared cores.
+/// Report of the measurements: on cores apart, with a draft of a real size, and on shared cores.
 pub fn report(apart: &Value, real_draft: &Value, shared: &Value) -> Result<String, Failure> {
     let mut text = String::from(
         "Drafting ahead of a text that the server writes; the page drafts in Chromium, the link is emulated. The \

@@ -1,4 +1,4 @@
-//! How fast this machine reads memory: the floor under every pass, as each reads all weights once.
+//! Speed at which this machine reads memory: the floor under every pass, as each reads all weights once.
 
 use std::{hint::black_box, thread, time::Instant};
 
@@ -7,7 +7,7 @@ use crate::sweep_memory::sum;
 /// Numbers that are read: 512 MiB, many times any cache.
 const LEN: usize = 512 << 17;
 
-/// Memory to read.
+/// Memory that is read to measure its speed.
 pub struct Bandwidth(Vec<u64>);
 
 impl Bandwidth {

@@ -11,7 +11,7 @@ use std::{
 
 use crate::passes::{Failure, Pass};
 
-/// For threads that spin after their work to fall asleep before another engine is timed.
+/// Time for threads that spin after their work to fall asleep, before another engine is timed.
 const SETTLING: Duration = Duration::from_millis(30);
 
 /// A model loaded by one engine.
@@ -29,7 +29,7 @@ impl Engine {
     pub fn start(mut command: Command, model: &Path, threads: usize, setting: Option<&str>) -> Result<Self, Failure> {
         let threads = threads.to_string();
         command.arg(model).arg(&threads).args(setting);
-        // How the pools of Rust's engines are told.
+        // Variables that set the threads of Rust's engines.
         for variable in ["OUTRIDER_THREADS", "CANDLE_NUM_THREADS", "RAYON_NUM_THREADS"] {
             command.env(variable, &threads);
         }

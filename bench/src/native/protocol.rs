@@ -5,12 +5,12 @@
 //! started as  ENGINE MODEL THREADS [SETTING]
 //!                                      ← ready LOAD_MS BUILD       BUILD: the instruction sets, to the line's end
 //! pass ROWS CACHED LOGITS TIMES →      LOGITS: all | last
-//!                                      ← ok MS MS …                one a pass, behind one that is not timed
+//!                                      ← ok MS MS …                one a pass, after one that is not timed
 //!                                      ← no REASON                 what this engine cannot do
 //! memory →                             ← ok KIB                    the most that was resident so far
 //! ```
 //!
-//! A pass runs ROWS tokens behind CACHED ones, which are rolled back to after each. The engine ends with its input.
+//! A pass runs ROWS tokens after CACHED ones, which are rolled back to after each. The engine ends with its input.
 
 use std::{
     fs,
@@ -49,7 +49,7 @@ pub fn serve(mut engine: impl Engine, began: Instant, build: &str, vocabulary: u
     Ok(())
 }
 
-/// KiB, from what Linux tells of a process.
+/// Peak resident memory of this process in KiB, as Linux reports it.
 fn peak_memory() -> io::Result<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

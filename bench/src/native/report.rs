@@ -12,9 +12,9 @@ use crate::{
     shapes::{Shape, Storage},
 };
 
-/// In the order of the tables' columns and the charts' bars.
+/// Engines in the order of the tables' columns and the charts' bars.
 pub const ENGINES: [&str; 4] = ["llama.cpp", "Outrider", "llama.cpp, flash attention", "candle"];
-/// What is measured: the rows of a draft behind a prompt, and a prompt.
+/// Passes that are measured: the rows of a draft after a prompt, and a prompt.
 pub const PASSES: [Pass; 5] = [
     Pass { rows: 1, cached: 256, all_logits: true },
     Pass { rows: 4, cached: 256, all_logits: true },
@@ -23,7 +23,7 @@ pub const PASSES: [Pass; 5] = [
     Pass { rows: 128, cached: 0, all_logits: false },
 ];
 
-/// One model at one number of threads, in every engine.
+/// Measurements of one model at one number of threads, in every engine.
 pub struct Measured {
     model: String,
     threads: usize,
@@ -32,13 +32,13 @@ pub struct Measured {
     file_bytes: f64,
     /// Bytes per second, one a round.
     pub bandwidth: Vec<f64>,
-    /// By pass, then by engine: milliseconds.
+    /// Milliseconds by pass, then by engine.
     pub times: [[Vec<f64>; ENGINES.len()]; PASSES.len()],
-    /// By engine.
+    /// Milliseconds of loading, by engine.
     pub load_ms: Vec<f64>,
-    /// By engine.
+    /// Peak resident bytes, by engine.
     pub peak_bytes: Vec<f64>,
-    /// By engine.
+    /// Builds of the engines, by engine.
     pub builds: Vec<String>,
 }
 
@@ -140,7 +140,7 @@ impl Measured {
     }
 }
 
-/// Everything measured.
+/// Report of all measurements.
 pub struct Report {
     pub tables: Vec<Measured>,
 }

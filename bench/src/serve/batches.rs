@@ -1,4 +1,4 @@
-//! What a pass costs that sessions share: the target alone, without a server.
+//! Cost of a pass that sessions share: the target alone, without a server.
 
 use std::time::Instant;
 
@@ -14,11 +14,11 @@ pub const ROWS: usize = 5;
 pub const CACHED: usize = 128;
 const SESSIONS: [usize; 8] = [1, 2, 4, 8, 16, 32, 51, 102];
 
-/// Milliseconds of passes of so many sessions.
+/// Milliseconds of passes that `sessions` sessions share.
 #[derive(Serialize)]
 pub struct Shared {
     pub sessions: usize,
-    /// Ascending.
+    /// Milliseconds of each pass, ascending.
     pub times_ms: Vec<f64>,
 }
 

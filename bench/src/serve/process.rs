@@ -20,7 +20,7 @@ impl Server {
         Self::guarded(outrider, &[&["--max-sessions-per-address", "0"], arguments].concat())
     }
 
-    /// The same with its defaults as they are.
+    /// Starts it with its default limits, like [`start`](Self::start) otherwise.
     pub fn guarded(outrider: &Path, arguments: &[&str]) -> Result<Self, Failure> {
         let mut command = Command::new(outrider);
         // The page's folder need not be there.
@@ -42,7 +42,7 @@ impl Server {
         self.0.resident_bytes()
     }
 
-    /// `/metrics` as it is now.
+    /// Reads the present values of `/metrics`.
     pub async fn metrics(&self) -> Result<Scrape, Failure> {
         let mut stream = TcpStream::connect(self.address()).await?;
         let request = format!("GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address());
@@ -57,7 +57,7 @@ impl Server {
 pub struct Scrape(pub String);
 
 impl Scrape {
-    /// The number behind a name without labels; not a number if there is none.
+    /// The number after a name without labels; not a number if there is none.
     pub fn value(&self, name: &str) -> f64 {
         let mut values = self.0.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
         values.next().unwrap_or(f64::NAN)

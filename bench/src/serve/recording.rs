@@ -28,17 +28,17 @@ const SCHEME: SchemeParameters =
 const DRAFTS: u32 = 4;
 /// Tokens of a session.
 const TOKENS: u32 = 96;
-/// Of a sentence of the tale, which begins a text.
+/// Words of the tale's sentence that a text begins with.
 const PROMPT_WORDS: usize = 12;
-/// No answer takes that long.
+/// Time limit for an answer of the server.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A message of a session.
 #[derive(Debug, Clone)]
 enum Step {
-    /// From the edge.
+    /// A message from the edge.
     Send(Vec<u8>),
-    /// From the server.
+    /// A message from the server.
     Expect(Vec<u8>),
 }
 
@@ -47,7 +47,7 @@ enum Step {
 pub struct Recording(Vec<Step>);
 
 impl Recording {
-    /// Number of messages.
+    /// Number of messages of both ends.
     pub fn steps(&self) -> usize {
         self.0.len()
     }
@@ -79,7 +79,7 @@ pub async fn record(url: &str, count: usize) -> Result<Vec<Arc<Recording>>, Fail
     Ok(recordings)
 }
 
-/// One connection, until either end closes it.
+/// Records one connection, until either end closes it.
 async fn pass_on(listener: &TcpListener, url: &str) -> Result<Vec<Step>, Failure> {
     let (stream, _) = listener.accept().await?;
     stream.set_nodelay(true)?;
@@ -102,11 +102,11 @@ async fn pass_on(listener: &TcpListener, url: &str) -> Result<Vec<Step>, Failure
     }
 }
 
-/// What a session has seen.
+/// Results of one session.
 #[derive(Debug, Default)]
 pub struct Played {
     pub tokens: usize,
-    /// From each Draft to its Verdict.
+    /// Milliseconds from each Draft to its Verdict.
     pub latencies_ms: Vec<f64>,
 }
 
@@ -117,7 +117,7 @@ impl Played {
     }
 }
 
-/// A connection that sends what was recorded, and wants the answers that were recorded.
+/// A connection that sends the recorded messages, and requires the recorded answers.
 pub struct Player {
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
     steps: VecDeque<Step>,
@@ -140,7 +140,7 @@ impl Player {
         Ok(())
     }
 
-    /// Plays at least so many messages, or what is left: the last one is an answer.
+    /// Plays at least `least` messages, or those that are left: the last one is an answer.
     pub async fn play(&mut self, least: usize) -> Result<(), Failure> {
         let mut count = 0;
         while let Some(next) = self.steps.front() {

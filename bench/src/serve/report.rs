@@ -1,4 +1,4 @@
-//! Tables, charts and numbers.
+//! Tables, charts and numbers of `cargo xtask bench serve`.
 
 use std::{fmt::Write, path::Path};
 
@@ -13,37 +13,37 @@ use crate::{
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// What so many sessions at a time got.
+/// Result at one number of sessions at a time.
 #[derive(Serialize)]
 pub struct Level {
     pub sessions: usize,
     pub tokens_per_second: f64,
-    /// From a Draft sent to its Verdict read, ascending.
+    /// Milliseconds from a Draft sent to its Verdict read, ascending.
     pub latencies_ms: Vec<f64>,
     pub rows_per_run: f64,
-    /// From a pass being asked for to its first run.
+    /// Milliseconds between the request of a pass and its first run.
     pub queue_ms: f64,
     pub bytes_per_session: f64,
 }
 
-/// What a few active sessions got among many.
+/// Result of a few active sessions among many.
 #[derive(Serialize)]
 pub struct Crowd {
     pub connected: usize,
     pub active: usize,
-    /// Of the server before anyone came, with the idle ones, and with the active ones.
+    /// Resident bytes of the server before any session, with the idle ones, and with the active ones.
     pub before_bytes: f64,
     pub idle_bytes: f64,
     pub resident_bytes: f64,
     pub kv_bytes: f64,
     pub parked: f64,
-    /// A second, of each active one, ascending.
+    /// Tokens a second of each active session, ascending.
     pub tokens_per_session: Vec<f64>,
     pub latencies_ms: Vec<f64>,
     pub errors: f64,
 }
 
-/// All of it.
+/// Results of the whole measurement.
 #[derive(Serialize)]
 pub struct Report {
     pub passes: Vec<Shared>,
@@ -155,7 +155,7 @@ impl Level {
     }
 }
 
-/// The nearest of ascending values below which so much of them lies; not a number of none.
+/// The nearest of ascending values to quantile `q`; not a number if there are none.
 fn quantile(ascending: &[f64], q: f64) -> f64 {
     let last = ascending.len().saturating_sub(1);
     ascending.get((last as f64 * q).round() as usize).copied().unwrap_or(f64::NAN)

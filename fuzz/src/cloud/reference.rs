@@ -1,4 +1,4 @@
-//! What FORMAT.md says of every frame: a second reading.
+//! A second implementation of FORMAT.md: the reaction that has to follow every frame.
 
 use outrider_codec::{
     error::DecodeError,
@@ -10,7 +10,7 @@ use outrider_speculation::session::cloud::TargetInfo;
 
 use crate::rules;
 
-/// What the session should be like.
+/// Expected state of the session.
 pub(super) struct Reference {
     pub(super) target: TargetInfo,
     pub(super) greeted: bool,
@@ -23,25 +23,25 @@ pub(super) struct Generation {
     pub(super) request: Request,
     /// Prompt and committed tokens.
     pub(super) text: Vec<u32>,
-    /// `None`: cloud-only.
+    /// The state of drafting; `None` if the cloud writes alone.
     pub(super) drafting: Option<Drafting>,
 }
 
 pub(super) struct Drafting {
     pub(super) parameters: SchemeParameters,
-    /// As the edge has it.
+    /// The scheme, in the edge's state.
     pub(super) scheme: Scheme,
     pub(super) rule: RuleParameters,
-    /// What the payload begins with.
+    /// The statistic at the beginning of the payload.
     pub(super) statistic: Option<StatisticKind>,
-    /// The edge wants to know what was judged by.
+    /// True if the edge wants evidence of judgements.
     pub(super) evidence: bool,
     /// Rounds that may be in flight.
     pub(super) window: u8,
     pub(super) round: u32,
     /// Continued rounds of which a draft was rejected.
     pub(super) epoch: u32,
-    /// Whether the round under way is continued.
+    /// True if the round under way is continued.
     pub(super) continued: bool,
     pub(super) drafts: Option<Drafts>,
     /// Tokens that the target is to write alone.
@@ -50,7 +50,7 @@ pub(super) struct Drafting {
     pub(super) due: bool,
 }
 
-/// What has to follow from a frame.
+/// The reaction that a frame requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reaction {
     Nothing,
@@ -64,7 +64,7 @@ pub(super) enum Reaction {
 }
 
 impl Reference {
-    /// What follows from these bytes, and the state after them.
+    /// Returns the reaction that these bytes require, and moves on to the state after them.
     pub(super) fn react(&mut self, bytes: &[u8]) -> Reaction {
         if self.closed {
             return Reaction::Nothing;
@@ -207,7 +207,7 @@ impl Reference {
         Reaction::Nothing
     }
 
-    /// Whether these bytes are the Draft after a continued one that is under way.
+    /// Returns true if these bytes are the Draft after a continued one that is under way.
     pub(super) fn would_wait(&self, bytes: &[u8]) -> bool {
         let Ok(Frame::Draft(draft)) = Frame::decode(bytes) else { return false };
         let Some(Generation { request, drafting: Some(drafting), .. }) = &self.generation else { return false };
@@ -254,7 +254,7 @@ impl Reference {
 }
 
 impl Generation {
-    /// Where the text ends at the latest.
+    /// Length at which the text ends at the latest.
     pub(super) fn limit(&self, target: &TargetInfo) -> usize {
         let most = self.request.tokens.len().saturating_add(self.request.max_new_tokens as usize);
         most.min(target.limits.context_length as usize)
@@ -272,14 +272,14 @@ impl Generation {
         }
     }
 
-    /// Whether the target has something to do.
+    /// Returns true if the target has a pass to run.
     pub(super) fn has_work(&self) -> bool {
         self.drafting.as_ref().is_none_or(Drafting::is_busy)
     }
 }
 
 impl Drafting {
-    /// Whether a round is under way.
+    /// Returns true if a round is under way.
     fn is_busy(&self) -> bool {
         self.drafts.is_some() || self.stream > 0
     }
@@ -301,7 +301,7 @@ impl Drafting {
         if count > 0 && !self.has_bonus() { count } else { count + 1 }
     }
 
-    /// Whether a token follows the round where it is accepted whole.
+    /// Returns true if a token follows the round where it is accepted whole.
     pub(super) fn has_bonus(&self) -> bool {
         rules::has_bonus(self.rule) && !self.continued
     }
@@ -310,7 +310,7 @@ impl Drafting {
         matches!(self.parameters, SchemeParameters::Dssd { .. })
     }
 
-    /// How many samples follow a rejection.
+    /// Number of samples that follow a rejection.
     pub(super) fn samples(&self) -> Option<usize> {
         match self.parameters {
             SchemeParameters::Dssd { downlink: Downlink::Sampled(count) } => Some(count.into()),

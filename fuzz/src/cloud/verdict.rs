@@ -1,4 +1,4 @@
-//! What may follow from a pass: evidence and a verdict, or a token of the target's own.
+//! Checks of the frames that follow a pass: evidence and a verdict, or a token of the target's own.
 
 use outrider_codec::{
     distribution::DraftDist,
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::rules;
 
-/// What sums of f32 may be off by.
+/// Rounding error allowed in sums of f32.
 const ROUNDING: f64 = 1e-4;
 
 impl Driver {
@@ -151,8 +151,8 @@ impl Driver {
     }
 }
 
-/// What evidence says of chances, where it can be worked out from what the cloud was sent. `exact`: the text is the
-/// target's for certain.
+/// Checks the probabilities in evidence, where they can be computed from the frames that the cloud was sent. `exact`:
+/// the text is the target's for certain.
 fn check_rates(evidence: &Evidence, drafting: &Drafting, drafts: &Drafts, index: usize, rejects: bool, exact: bool) {
     let (rejection, divergence) = (f64::from(evidence.rejection), f64::from(evidence.divergence));
     let Some(dist) = drafts_dist(drafts, index) else {

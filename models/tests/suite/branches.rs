@@ -1,4 +1,4 @@
-//! What may follow a text in another way, read in the same pass, has the bits of a text of its own.
+//! Branches of a text that are read in the same pass have the bits of texts of their own.
 
 use outrider_models::{Chunk, KvCache, Model, ModelError};
 use outrider_testing::logits::{bits, logits_at_all};
@@ -7,8 +7,8 @@ use wasm_bindgen_test::wasm_bindgen_test as test;
 
 use crate::fixture::{BLOCKS, DRAFT, gguf, models, tokens};
 
-/// A text of `past` tokens, `own` tokens of its line behind them, and branches: the line that each leaves, behind how
-/// many tokens, and its length.
+/// A text of `past` tokens, `own` tokens of its line after them, and branches: the line that each leaves, the number of
+/// tokens after which it does, and its length.
 struct Tree {
     past: usize,
     own: usize,
@@ -17,7 +17,7 @@ struct Tree {
 
 /// Pages have 32 tokens.
 const TREES: [Tree; 6] = [
-    // In the middle of a page, behind the line's end, branches of branches, and two that leave together.
+    // In the middle of a page, after the line's end, branches of branches, and two that leave together.
     Tree { past: 10, own: 6, branches: &[(0, 12, 3), (0, 16, 2), (1, 13, 4), (1, 15, 1), (3, 14, 2), (0, 12, 2)] },
     // At the edge of a page and on either side of it.
     Tree { past: 28, own: 8, branches: &[(0, 32, 3), (0, 31, 4), (0, 33, 2), (2, 32, 5), (2, 31, 1), (4, 37, 3)] },
@@ -30,7 +30,7 @@ const TREES: [Tree; 6] = [
 ];
 
 impl Tree {
-    /// Whether a model can read it.
+    /// Returns true if a model can read the tree.
     fn fits(&self, model: &Model) -> bool {
         let ends = self.branches.iter().map(|&(_, from, length)| from + length);
         ends.chain([self.past + self.own]).all(|end| end + 4 <= model.config().context_length)
@@ -153,7 +153,7 @@ fn what_leaves_no_line_is_refused() {
     let context = model.config().context_length;
     let mut cache = model.new_cache();
     logits_at_all(&model, &mut cache, &[1, 2, 3, 4]);
-    // Behind the line's end; of a branch that is not there, that is itself, or before it begins; without tokens.
+    // After the line's end; of a branch that is not there, that is itself, or before it begins; without tokens.
     let wrong: [&[(usize, usize, usize)]; 5] =
         [&[(0, 7, 1)], &[(2, 5, 1)], &[(1, 5, 1)], &[(0, 5, 2), (1, 4, 1)], &[(0, 5, 0)]];
     let wrong = wrong.map(|branches| (branches, branches.len()));

@@ -1,5 +1,5 @@
-//! Files that lie. Every one gives a typed error that says what is wrong, without panicking or allocating what
-//! the file claims.
+//! Files that lie: every one gives a typed error that says what is wrong, without panicking or allocating what the file
+//! claims.
 
 use std::io::Cursor;
 

@@ -253,7 +253,7 @@ fn other_element_types_agree_with_their_widened_weights() {
     }
 }
 
-/// What nobody here knows may change what is to be computed.
+/// Unknown settings may change the result, so they are refused.
 #[test]
 fn unknown_settings_are_refused_by_name() {
     let all = goldens();
@@ -269,7 +269,7 @@ fn unknown_settings_are_refused_by_name() {
     assert!(matches!(&found, LoadError::UnknownSetting { key, .. } if key == "t5.rope.freq_base"), "{found}");
 }
 
-/// Deviations that are told and not computed, and shapes that make no sense.
+/// Deviations that are recognized but not computed, and shapes that make no sense.
 #[test]
 fn what_is_not_computed_is_refused() {
     let all = goldens();
@@ -314,7 +314,7 @@ fn what_is_not_computed_is_refused() {
     assert!(matches!(&found, Some(LoadError::MissingTensor { name }) if name == "lm_head.weight"), "{found:?}");
 }
 
-/// What published files say besides, and how newer versions of transformers write the same.
+/// Further settings of published files, and how newer versions of transformers write the same.
 #[test]
 fn settings_of_published_files_are_understood() {
     let all = goldens();
@@ -348,7 +348,7 @@ fn tensors_of_published_files_are_understood() {
     }
 }
 
-/// Whoever takes it for a model without an encoder is told what it is, and what loads it.
+/// The loader of models without an encoder names the kind of model, and the loader that it needs.
 #[test]
 fn a_model_without_an_encoder_is_another() {
     let golden = &goldens()[0];

@@ -70,7 +70,7 @@ fn no_family_depends_on_how_its_tokens_come() {
     }
 }
 
-/// What nobody here knows may change what is to be computed.
+/// Unknown settings may change the result, so they are refused.
 #[test]
 fn unknown_settings_are_refused_by_name() {
     for golden in goldens() {
@@ -92,7 +92,7 @@ fn unknown_settings_are_refused_by_name() {
     assert!(is_named, "{found}");
 }
 
-/// Deviations that are told and not computed.
+/// Deviations that are recognized but not computed.
 #[test]
 fn what_is_not_computed_is_refused() {
     let refused = [
@@ -140,7 +140,7 @@ fn settings_of_published_files_are_understood() {
     }
 }
 
-/// `SmolLM3Config` gives the window to the layers without rotary positions, unless it is told their types.
+/// `SmolLM3Config` gives the window to the layers without rotary positions, unless the config lists the layers' types.
 #[test]
 fn a_window_without_types_of_layers_is_smollm3s() {
     let all = goldens();

@@ -1,4 +1,4 @@
-//! Models to test with.
+//! Models of files, for tests.
 
 use std::io::Cursor;
 
@@ -9,7 +9,7 @@ pub const DRAFT: &[u8] = include_bytes!("../../../pair/draft/draft-q8_0.gguf");
 pub const TARGET: &[u8] = include_bytes!("../../../pair/target/target-f16.gguf");
 pub const TOKENIZER: &[u8] = include_bytes!("../../../pair/tokenizer.json");
 
-/// One random model in four element types.
+/// A random model, in four element types.
 pub const BLOCKS: [(&str, &[u8]); 4] = [
     ("f32", include_bytes!("../golden/blocks-f32.gguf")),
     ("f16", include_bytes!("../golden/blocks-f16.gguf")),

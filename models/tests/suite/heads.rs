@@ -1,4 +1,4 @@
-//! Files of heads: what is written is read back, and files that lie are told apart.
+//! Files of heads: a written file is read back, and files that lie are distinguished.
 
 use std::collections::BTreeMap;
 

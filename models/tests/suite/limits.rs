@@ -1,4 +1,4 @@
-//! What a forward pass refuses, and that refusing changes nothing; how caches grow.
+//! Errors of forward passes, which change nothing; growth of caches.
 
 use outrider_models::{Chunk, ModelError};
 use outrider_testing::logits::logits_at_all;

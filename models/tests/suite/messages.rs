@@ -105,8 +105,8 @@ fn a_message_keeps_its_text() {
     }
 }
 
-/// A role may be anything, so a template that puts it between brackets may make a token of it; its brackets are none of
-/// the role's.
+/// A role may be anything, so a template that puts it between brackets may make a token of it; the brackets are the
+/// template's, not the role's.
 #[test]
 fn a_role_brings_no_brackets() {
     let tokenizer = vocabularies::both(&vocabularies::byte_level(None, false)).0;

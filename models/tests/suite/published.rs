@@ -83,7 +83,7 @@ fn a_prompt_begins_as_the_tokenizer_says() {
     assert_eq!(with_template(ended).encode_prompt(None, "the fox").unwrap(), text);
 }
 
-/// Of two different values one would be ignored.
+/// Contradicting values are refused, since one of them would be ignored.
 #[test]
 fn rotary_settings_that_contradict_each_other_are_refused() {
     let act = "\"hidden_act\": \"silu\"";
@@ -220,7 +220,7 @@ fn errors_are_for_readers() {
     assert!(message.contains("599") && !message.contains("Some"), "{message}");
 }
 
-/// What it is comes first: nobody learns from Mamba's config that a setting of Llama's is missing.
+/// The architecture is checked first: the error for Mamba's config is not that a setting of Llama's is missing.
 #[test]
 fn another_architecture_is_refused_by_its_name() {
     for family in ["mixtral", "bert", "gemma3", "mamba"] {

@@ -1,4 +1,4 @@
-//! Models as their file has them.
+//! Models in the form in which their file stores them.
 
 use std::io::Cursor;
 

@@ -186,7 +186,7 @@ fn a_file_is_refused_before_its_weights_come() {
         assert!(matches!(loader.push(&file), Err(LoadError::AfterFailure)));
         assert!(matches!(loader.finish(), Err(LoadError::AfterFailure)));
     }
-    // A tensor that ends behind the end of the file, by one byte.
+    // A tensor that ends one byte after the end of the file.
     let mut loader = ModelLoader::new(Some(file.len() as u64 - 1));
     let error = loader.push(&file[..header]).unwrap_err();
     assert!(matches!(error, LoadError::Truncated { needed: 128, remaining: 127, .. }), "{error}");

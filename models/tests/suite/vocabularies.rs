@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 /// The special tokens of all of them.
 pub const SPECIAL: [&str; 6] = ["<unk>", "<s>", "</s>", "<|user|>", "<|im_end|>", "€"];
 
-/// Each with a name.
+/// All of these tokenizers, each with a name.
 pub fn all() -> Vec<(&'static str, Value)> {
     let drop = json!({ "type": "Replace", "pattern": { "String": "\u{200b}" }, "content": "" });
     let lower = json!({ "type": "Sequence", "normalizers": [{ "type": "Lowercase" }, { "type": "NFKC" }] });
@@ -68,7 +68,7 @@ fn numbered(tokens: impl IntoIterator<Item = String>) -> Map<String, Value> {
     vocabulary
 }
 
-/// In the manner of GPT-2's, without merges.
+/// A tokenizer like GPT-2's, without merges.
 pub fn byte_level(normalizer: Option<Value>, normalized: bool) -> Value {
     let printable = |byte: &u8| matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
     let others = (0..=255u8).filter(|byte| !printable(byte)).zip('\u{100}'..).map(|(_, c)| c);
@@ -88,12 +88,12 @@ fn all_bytes() -> impl Iterator<Item = String> {
     (0..=255u8).map(|byte| format!("<0x{byte:02X}>"))
 }
 
-/// In the manner of Llama 2's: a text begins with a space of its own, which the decoder drops again.
+/// A tokenizer like Llama 2's: a text begins with a space of its own, which the decoder drops again.
 pub fn sentence_piece() -> Value {
     sentence_piece_of(all_bytes())
 }
 
-/// The same with these bytes alone.
+/// A tokenizer like Llama 2's, with these bytes alone.
 pub fn sentence_piece_with<const N: usize>(bytes: [&str; N]) -> Value {
     sentence_piece_of(bytes.map(str::to_owned).into_iter())
 }
@@ -125,7 +125,7 @@ fn metaspace(scheme: &str) -> Value {
     whole(numbered(all_bytes().chain(characters())), false, parts, model)
 }
 
-/// In the manner of T5's: the vocabulary has special tokens among its pieces.
+/// A tokenizer like T5's: the vocabulary has special tokens among its pieces.
 fn unigram() -> Value {
     let vocabulary = numbered(all_bytes().chain(characters()));
     let scores: Vec<Value> =

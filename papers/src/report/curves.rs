@@ -13,9 +13,9 @@ pub struct Panel {
     pub across: &'static str,
     /// Label above the vertical axis, with the unit.
     pub up: &'static str,
-    /// Range of both axes.
+    /// Ranges of both axes.
     pub bounds: Bounds,
-    /// In the order of their colours; the first is grey and dashed: what the others are to be compared with.
+    /// Curves in the order of their colours; the first, grey and dashed, is the one that the others are compared with.
     pub curves: Vec<Curve>,
 }
 

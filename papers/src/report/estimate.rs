@@ -59,7 +59,7 @@ impl fmt::Display for Estimate {
 mod tests {
     use super::*;
 
-    /// Where every b is 1 it is the mean with its usual error: of 1, 2, 3, 4 that is √(5/3)/2.
+    /// With every b at 1 it is the mean with its usual error: of 1, 2, 3, 4 that is √(5/3)/2.
     #[test]
     fn of_equal_texts_it_is_the_mean() {
         let Estimate { value, error } = Estimate::of(&[(1.0, 1.0), (2.0, 1.0), (3.0, 1.0), (4.0, 1.0)]);

@@ -1,4 +1,4 @@
-//! The files of a report, which begin with when and on what it was made.
+//! Files of a report, which begin with the time and the machine of the measurement.
 
 use std::{error::Error, fs, path::Path, process::Command};
 
@@ -16,8 +16,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Leaves NAME.md in a folder, under a line that says what was measured, when and on what, which stands below a
-    /// title; NAME.json with the same and the numbers; NAME.svg with the charts. Gives the text.
+    /// Writes NAME.md to a folder, with a line below its title that names the measurement, its time and its machine;
+    /// NAME.json with the same and the numbers; NAME.svg with the charts. Returns the text.
     ///
     /// # Errors
     /// If a file cannot be written.

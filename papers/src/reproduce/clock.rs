@@ -19,7 +19,7 @@ pub struct Clock {
     pub delay: f64,
 }
 
-/// Payloads of a round, which is what the papers count.
+/// Payloads of a round, which are the quantity that the papers count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sent {
     /// Number of drafted tokens.
@@ -78,7 +78,7 @@ impl Clock {
         link
     }
 
-    /// The same with a link that takes twice the time.
+    /// Returns the clock with a link that takes twice the time.
     pub fn with_twice_the_link(&self) -> Self {
         Self { bits_per_second: self.bits_per_second.map(|rate| rate / 2.0), delay: 2.0 * self.delay, ..*self }
     }

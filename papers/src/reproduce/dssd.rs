@@ -30,11 +30,11 @@ const VOCABULARY_SIZE: usize = 50_272;
 const BITS: usize = 16;
 const TOKENS: u32 = 128;
 const SAMPLING: SamplingParameters = SamplingParameters { temperature: 1.0, top_k: 10, top_p: 1.0 };
-/// Seconds of a pass of the target, which the paper does not say. With it DSSD's speed-up in the first row of Table 2,
+/// Seconds of a pass of the target, which the paper does not give. With it DSSD's speed-up in the first row of Table 2,
 /// where the link takes least, is near the printed one.
 const PASS: f64 = 0.025;
 
-/// A row: NTT in ms, Mbit/s and γ, with what the paper prints for 6.7B: DSD's speed-up and DSSD's.
+/// A row: NTT in ms, Mbit/s and γ, with the paper's numbers for 6.7B: DSD's speed-up and DSSD's.
 struct Row {
     ntt: f64,
     megabits: f64,
@@ -184,7 +184,7 @@ fn acceptance(sessions: &[Session]) -> Estimate {
 struct Speed {
     /// Seconds on the link, of a text.
     link: Estimate,
-    /// Over the target alone.
+    /// Speed-up over the target alone.
     speedup: Estimate,
 }
 

@@ -12,7 +12,7 @@ pub struct Item {
     pub name: &'static str,
     /// Description of the content, in a few words.
     pub shows: &'static str,
-    /// How this item is reproduced.
+    /// State of the item's reproduction here.
     pub state: State,
 }
 
@@ -46,7 +46,7 @@ const HEADS: &str = "Medusa and Eagle-2 are heads beside the target, and no syst
 
 const GEMMA: &str = "it is Figure 11 with Gemma 9B in place of 27B, and the task pair has one target";
 
-/// All of them, by paper.
+/// All tables and figures, by paper.
 pub const ITEMS: &[Item] = &[
     item(
         "sqs",

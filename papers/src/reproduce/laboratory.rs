@@ -66,7 +66,7 @@ impl Times {
     }
 }
 
-/// A pair of models with what the experiments have measured of it, and a place to report progress.
+/// A pair of models with the experiments' measurements of it, and a place to report progress.
 pub struct Laboratory {
     pub(super) pair: Pair,
     pub(super) target: Model,
@@ -106,12 +106,12 @@ impl Laboratory {
         Self { pair, target, runtime, prompts, say, times: None, start, is_built_in, kept: HashMap::new() }
     }
 
-    /// Reports progress.
+    /// Reports a line of progress.
     pub fn say(&self, text: &str) {
         (self.say)(text);
     }
 
-    /// Vocabulary size V.
+    /// Size of the vocabulary, V.
     pub fn vocabulary(&self) -> usize {
         self.target.config().vocab_size
     }

@@ -15,7 +15,7 @@ use outrider_speculation::{
     },
 };
 
-/// Any reason why a session or an experiment failed.
+/// Reason why a session or an experiment failed.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// A short tale, written for this.
@@ -137,7 +137,8 @@ impl Pair {
         sessions.pop().ok_or_else(|| "a session of one text gave none".into())
     }
 
-    /// The same, at default sampling and all in one session: what a generation learns the next goes on from.
+    /// Runs a generation for each prompt at default sampling, all in one session, so that each goes on from the state
+    /// that the earlier ones left.
     pub async fn generate_in_one(
         &self,
         prompts: &[Vec<u32>],

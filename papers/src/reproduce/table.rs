@@ -7,7 +7,7 @@ pub fn markdown(head: &[String], rows: &[Vec<String>]) -> String {
     [line(head), rule, rows.iter().map(|row| line(row)).collect()].concat()
 }
 
-/// A row: what it is of, and its cells.
+/// A row: its label, and its cells.
 pub fn row(head: impl ToString, cells: impl IntoIterator<Item = impl ToString>) -> Vec<String> {
     std::iter::once(head.to_string()).chain(cells.into_iter().map(|cell| cell.to_string())).collect()
 }

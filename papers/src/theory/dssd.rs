@@ -81,7 +81,7 @@ mod tests {
         rejected.sum::<f64>() + reached(draft_length) * of(draft_length, false)
     }
 
-    /// What the ratio of tokens to time comes to over many rounds. The seed is fixed.
+    /// The predicted speedup agrees with the ratio of tokens to time over many rounds. The seed is fixed.
     #[test]
     fn the_speedup_agrees_with_a_simulation() {
         let (draft_time, target_time, distribution, overhead) = (3.0, 30.0, 8.0, 20.0);
@@ -109,7 +109,7 @@ mod tests {
         }
     }
 
-    /// What Table 2 (OPT-125M and OPT-6.7B, DSSD, γ = 8) cannot be, by the paper's own equations at its own α.
+    /// Table 2 (OPT-125M and OPT-6.7B, DSSD, γ = 8) contradicts the paper's own equations at its own α.
     #[test]
     fn table_2_against_the_equations() {
         // T_com is 31·NTT, at either bandwidth: 31 rounds, and nothing for the distributions.

@@ -36,7 +36,7 @@ impl Shape {
 /// A model of Figure 10.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Counted {
-    /// Name of the model.
+    /// Name of the model, as published.
     pub name: &'static str,
     /// Its sizes, as it is published.
     pub shape: Shape,

@@ -3,7 +3,7 @@
 use outrider_models::{EncodeError, ModelError};
 use outrider_speculation::sample::LogitsError;
 
-/// Why there are no heads.
+/// Reason why no heads were trained.
 #[derive(Debug, thiserror::Error)]
 pub enum TrainingError {
     /// A forward pass of a model failed.

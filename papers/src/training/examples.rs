@@ -23,12 +23,14 @@ use crate::theory::total_variation;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Kind {
-    /// Its author. Where there is none, the target without top-k and top-p at temperature 1, which is as near as can
-    /// be had to what the pair was trained on.
+    /// The text's own author.
+    ///
+    /// A text without one is written by the target without top-k and top-p at temperature 1: the nearest there is to
+    /// the pair's training data.
     Original,
     /// The draft model writes.
     Draft,
-    /// The target writes.
+    /// The target model writes.
     Target,
     /// Either, by a fair draw for every token.
     Mixed,
@@ -59,9 +61,9 @@ pub struct Job<'a> {
 pub struct Text {
     /// The author of the text.
     pub kind: Kind,
-    /// All of it, the beginning included.
+    /// Tokens of the whole text, the beginning included.
     pub tokens: Vec<u32>,
-    /// One for every position after the beginning.
+    /// Examples, one for every position after the beginning.
     pub examples: Vec<Example>,
 }
 
@@ -155,7 +157,7 @@ impl Pair<'_> {
         }
     }
 
-    /// One token in every lane.
+    /// Writes one token in every lane.
     fn step(&self, lanes: &mut [Lane<'_>]) -> Result<(), TrainingError> {
         let draft = run(self.draft, lanes.iter_mut().map(|lane| (&lane.text.tokens[..], &mut lane.draft_cache)))?;
         let target = run(self.target, lanes.iter_mut().map(|lane| (&lane.text.tokens[..], &mut lane.target_cache)))?;
@@ -176,7 +178,7 @@ impl Pair<'_> {
     }
 }
 
-/// Feeds what a cache has not seen of its text, and gives the logits after the last token.
+/// Feeds the tokens of a text that its cache lacks, and returns the logits after the last token.
 fn run<'a>(
     model: &Model,
     texts: impl Iterator<Item = (&'a [u32], &'a mut KvCache)>,
@@ -195,7 +197,7 @@ fn run<'a>(
 
 /// A text that is being written.
 struct Lane<'a> {
-    /// Index of the job.
+    /// Index of the lane's job.
     index: usize,
     job: &'a Job<'a>,
     text: Text,

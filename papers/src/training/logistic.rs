@@ -21,10 +21,10 @@ pub struct Samples {
     pub labels: Vec<f64>,
 }
 
-/// When to stop, and how to step.
+/// Steps of the training, and the point at which it stops.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Schedule {
-    /// Step size of Adam.
+    /// Size of a step of Adam.
     pub step: f64,
     /// Number of samples of a step.
     pub batch: usize,
@@ -37,7 +37,7 @@ pub struct Schedule {
 /// A trained head, as it was after the best epoch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fit {
-    /// For features as they were given.
+    /// Head for features in their original scale.
     pub head: LinearHead,
     /// Epochs until the validation loss was lowest; 0 is the base rate for every sample.
     pub best_epoch: usize,

@@ -39,7 +39,7 @@ pub struct Report {
     pub curve: Vec<roc::Rates>,
     /// η_TP and η_FP at τ, where acceptable is q ≤ λ·p.
     pub at_threshold: roc::Rates,
-    /// The same where acceptable is q ≤ p, as in the paper's theorems.
+    /// Rates at the threshold if acceptable is q ≤ p, as in the paper's theorems.
     pub at_threshold_exact: roc::Rates,
     /// Figures of each kind of text.
     pub kinds: Vec<KindReport>,
@@ -72,9 +72,9 @@ pub struct Measured {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KindReport {
-    /// The kind of text.
+    /// Kind of text reported on.
     pub kind: Kind,
-    /// Its positions among those held out.
+    /// Number of held-out positions of the kind.
     pub positions: usize,
     /// Share of acceptable tokens.
     pub base_rate: f64,
@@ -96,7 +96,7 @@ pub struct StopReport {
     pub mean_score: f64,
     /// Mean binary cross-entropy in nats.
     pub loss: f64,
-    /// The same if every score were the mean label.
+    /// Mean binary cross-entropy if every score were the mean label, in nats.
     pub base_loss: f64,
 }
 

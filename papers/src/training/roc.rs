@@ -11,7 +11,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rates {
-    /// The threshold τ.
+    /// Threshold of the scores, τ.
     pub threshold: f64,
     /// η_TP: positive samples that are passed.
     pub true_positive: f64,

@@ -90,7 +90,7 @@ fn mistakes_are_named() {
     assert!(matches!(found, TrainingError::OneClass { what: "all", .. }), "{found}");
 }
 
-/// What `pair/README.md` says of the gate that comes with the pair, on texts that it has not seen.
+/// The pair's gate reaches the figures of `pair/README.md` on texts that it was not trained on.
 #[test]
 fn the_pairs_gate_does_as_its_metadata_say() {
     let (draft, target, tokenizer) = pair();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// Prior weight of the whole vocabulary / this = weight of one occurrence in the session.
 pub(super) const OCCURRENCES: u32 = 512;
-/// Distributions that are remembered: the last so many that were committed.
+/// Number of the last committed distributions that are remembered.
 pub(super) const REMEMBERED: usize = 128;
 /// Ids that are remembered of each, those with the largest counts.
 pub(super) const REMEMBERED_IDS: usize = 64;
@@ -84,7 +84,7 @@ impl Weights {
         self.total += u64::from(self.occurrence);
     }
 
-    /// Halves what the session added to each weight.
+    /// Halves the weights that the session has added.
     pub(super) fn halve(&mut self) {
         let vocab_size = self.vocab_size();
         let halved: Vec<u32> = (0..vocab_size)
@@ -97,7 +97,8 @@ impl Weights {
     }
 }
 
-/// A part for every id, and one that falls like 1/id from the end of the bytes on. Fits 32 bits with all of them.
+/// Prior weight of an id: a part that is equal for all ids, and one that falls like 1/id from the end of the bytes on.
+/// The sum over all ids fits 32 bits.
 pub(super) fn prior(vocab_size: u32, id: u32) -> u32 {
     4 + 6 * vocab_size / (300 + id.saturating_sub(256))
 }
@@ -107,7 +108,7 @@ pub(super) fn prior(vocab_size: u32, id: u32) -> u32 {
 pub(super) struct Memory {
     /// A ring: slot i mod [`REMEMBERED`] holds the i-th.
     pub(super) slots: Vec<Slot>,
-    /// How many there have been.
+    /// Number of distributions remembered so far, those since overwritten included.
     pub(super) count: usize,
     /// The slots each id is in, bit i for slot i.
     pub(super) places: BTreeMap<u32, u128>,
@@ -116,7 +117,7 @@ pub(super) struct Memory {
 #[derive(Debug, Clone)]
 pub(super) struct Slot {
     pub(super) ids: Vec<u32>,
-    /// The token before.
+    /// The token that precedes the distribution's position.
     pub(super) last: Option<u32>,
 }
 
@@ -147,27 +148,28 @@ impl Memory {
         }
     }
 
-    /// How many distributions came after the one in a slot.
+    /// Number of distributions that were remembered after the one in a slot.
     pub(super) fn age(&self, at: usize) -> usize {
         (self.count - 1 - at) % REMEMBERED
     }
 }
 
-/// What the weights depend on within a token: the ids that are coded and the neighbours.
+/// State that the weights depend on within a token: the ids that are coded and the neighbours.
 pub(super) struct Context<'a> {
     pub(super) weights: &'a Weights,
     pub(super) memory: &'a Memory,
-    /// [`SAME_TOKEN`] for each that followed the same token, and one for each coded id it has.
+    /// Likeness of each remembered distribution: [`SAME_TOKEN`] if it followed the same token, and one for each coded
+    /// id that it has.
     pub(super) likeness: [u16; REMEMBERED],
     /// Ids whose groups are complete, ascending, with their weights in the tree.
     pub(super) coded: Vec<(u32, u64)>,
     /// Number of them when the neighbours are next looked up.
     pub(super) next_lookup: usize,
-    /// What neighbours add, ids ascending.
+    /// Weights that the neighbours add, ids ascending.
     pub(super) added: Vec<(u32, u64)>,
-    /// Ids whose weight is not the tree's, ascending; with the sum of differences up to and including each.
+    /// Ids whose weight differs from the tree's, ascending; with the sum of differences up to and including each.
     pub(super) changes: Vec<(u32, i64)>,
-    /// Weight of all ids.
+    /// Sum of the weights of all ids.
     pub(super) all: u64,
 }
 
@@ -190,7 +192,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Before a group.
+    /// Updates the weights before a group of ids is coded, where a new look-up of neighbours is due.
     pub(super) fn prepare(&mut self) {
         if self.coded.len() >= self.next_lookup {
             self.next_lookup = (2 * self.coded.len()).max(1);
@@ -217,7 +219,7 @@ impl<'a> Context<'a> {
         self.all = self.weights.total.wrapping_add_signed(sum);
     }
 
-    /// After a group.
+    /// Notes the ids of a group that was just coded.
     pub(super) fn coded(&mut self, ids: &[u32]) {
         for id in ids {
             let mut places = self.memory.places.get(id).copied().unwrap_or(0);
@@ -239,7 +241,8 @@ impl<'a> Context<'a> {
             alike.select_nth_unstable_by_key(NEIGHBOURS, order);
             alike.truncate(NEIGHBOURS);
         }
-        // The ids of all neighbours in one sort, each with its neighbour's number behind it. Ids have 24 bits at most.
+        // The ids of all neighbours in one sort, each with its neighbour's number in the low bits. Ids have 24 bits at
+        // most.
         let mut weights = [0; NEIGHBOURS];
         let mut list: Vec<u32> = Vec::new();
         for (i, at) in alike.into_iter().enumerate() {
@@ -271,13 +274,13 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Where the next id of a group lies: cumulative frequencies of ids `start` .. V.
+/// Code of the next id of a group: cumulative frequencies of ids `start` .. V.
 pub(super) struct Place<'a> {
     pub(super) context: &'a Context<'a>,
     pub(super) start: u32,
     /// Ids of the group that are not coded yet.
     pub(super) left: u32,
-    /// Weight of all ids.
+    /// Sum of the weights of all ids.
     pub(super) all: u64,
     /// Weight of the ids from `start` on, without `shift` low bits so that at most 32 are left. Zero only if all of
     /// them are coded, which a decoder has to refuse.

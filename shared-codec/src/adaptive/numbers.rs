@@ -8,7 +8,7 @@ use crate::{
 /// Adaptive binary decisions, for numbers of which small ones are the likeliest.
 #[derive(Debug, Clone)]
 pub(super) struct Numbers {
-    /// How often each decision was no and yes, in 1/[`Numbers::STEP`].
+    /// Frequencies of no and of yes for each decision, in 1/[`Numbers::STEP`].
     pub(super) decisions: Vec<[u16; 2]>,
 }
 
@@ -16,7 +16,7 @@ impl Numbers {
     /// Decisions of one context: a number's length, then the second and the third bit for each length.
     pub(super) const LENGTHS: usize = 17;
     pub(super) const CONTEXT: usize = 4 * Self::LENGTHS;
-    /// The context of m.
+    /// Context of the number of ids, m.
     pub(super) const SIZE: usize = 0;
     /// Contexts of counts other than the first, by the length of the number of values they can have.
     pub(super) const SPANS: usize = 8;
@@ -45,10 +45,10 @@ impl Numbers {
 
 /// A sequence of decisions that is coded, learned or decoded.
 pub(super) trait CodesNumbers {
-    /// One decision; a decoder ignores `yes`. `None` is as likely as not, always.
+    /// Codes one decision; a decoder ignores `yes`. With `None` both outcomes are equally likely, always.
     fn toss(&mut self, decision: Option<usize>, yes: bool) -> Result<bool, DecodeError>;
 
-    /// `value` in 0 ..= `limit`, through value + 1: the length of its binary form in unary, then the bits behind its
+    /// Codes `value` in 0 ..= `limit` as value + 1: the length of its binary form in unary, then the bits after its
     /// leading one. Decisions that the limit leaves no choice in are passed over.
     fn number(&mut self, context: usize, limit: u32, value: u32) -> Result<u32, DecodeError> {
         let base = context * Numbers::CONTEXT;

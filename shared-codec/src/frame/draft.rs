@@ -1,4 +1,4 @@
-//! One round of drafts.
+//! The frame of a round of drafts.
 
 use super::fields::{draft_count, put_ids, take_generation, take_ids, take_positive};
 use crate::{
@@ -9,21 +9,21 @@ use crate::{
 const DRAFT: u8 = 0x04;
 /// A Draft with passed tokens, or one that asks the target to write alone.
 const LONG_DRAFT: u8 = 0x07;
-/// In the kind: the round is one of several in flight.
+/// Flag in the kind: the round is one of several in flight.
 const IN_FLIGHT: u8 = 0x10;
-/// In twice the number of the epoch: other rounds follow.
+/// Flag in twice the number of the epoch: other rounds follow.
 const CONTINUED: u32 = 1;
-/// In the count: a resampled token precedes the payload.
+/// Flag in the count: a resampled token precedes the payload.
 const HAS_RESAMPLED: u8 = 0x80;
 
-/// One round of drafts.
+/// A round of drafts, for the cloud to verify.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Draft {
     /// The generation it belongs to.
     pub generation: u32,
-    /// 0, 1, … within the generation.
+    /// Number of the round within the generation: 0, 1, ….
     pub round: u32,
-    /// Number of continued rounds that had a rejection when this was drafted; below 2³¹. A round of an epoch that is over was
+    /// Number of continued rounds that had a rejection when this was drafted; below 2³¹. A round of an earlier epoch is
     /// discarded.
     pub epoch: u32,
     /// True if rounds follow it that were drafted as if all of it were accepted. No bonus token is drawn after it then.
@@ -58,7 +58,7 @@ impl Draft {
         self.stream > 0 || !self.passed.is_empty()
     }
 
-    /// Epoch and continuation in one number.
+    /// Epoch and continuation as one number.
     fn flight(&self) -> u32 {
         self.epoch << 1 | if self.continued { CONTINUED } else { 0 }
     }

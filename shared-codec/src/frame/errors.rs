@@ -1,4 +1,4 @@
-//! Errors as the ends tell them to each other.
+//! Error frames, which both ends send.
 
 use crate::{
     error::DecodeError,
@@ -10,9 +10,9 @@ use crate::{
 pub struct ErrorFrame {
     /// The generation that ends; 0 if the connection does.
     pub generation: u32,
-    /// The kind of error, and by it whose fault it is.
+    /// The kind of error; its high byte names the side at fault.
     pub code: ErrorCode,
-    /// One sentence for a person.
+    /// A sentence for people that describes the error.
     pub text: String,
 }
 
@@ -38,7 +38,7 @@ impl ErrorFrame {
     }
 }
 
-/// The kind of an error; the high byte says whose fault it is.
+/// The kind of an error; the high byte names the side at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorCode {
@@ -98,7 +98,7 @@ const ERROR_CODES: [(ErrorCode, u16, &str); 16] = [
 ];
 
 impl ErrorCode {
-    /// The number on the wire.
+    /// The number of the code on the wire.
     pub fn number(self) -> u16 {
         match self {
             ErrorCode::Other(number) => number,
@@ -106,7 +106,7 @@ impl ErrorCode {
         }
     }
 
-    /// The code of a number.
+    /// Returns the code of a number.
     pub fn from_number(number: u16) -> Self {
         ERROR_CODES.iter().find(|row| row.1 == number).map_or(ErrorCode::Other(number), |row| row.0)
     }

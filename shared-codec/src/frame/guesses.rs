@@ -6,14 +6,14 @@ use crate::{
     wire::{ByteReader, put_varint},
 };
 
-/// In the count: the chain begins as a branch.
+/// Flag in the count: the chain begins as a branch.
 const IS_BRANCH: u8 = 0x80;
 
 /// Guesses at tokens that the target has yet to write. Its text does not depend on them.
 ///
 /// A *chain* of guesses begins after a token that the edge has from the cloud, and each guess is made as if those
-/// before it were right. Where one is wrong the rest of its chain is of no use. A *branch* is a chain that leaves
-/// another one: its first guess is at the position of a guess of that, in its place.
+/// before it were right. After a wrong guess the rest of its chain is useless. A *branch* is a chain that leaves
+/// another one: its first guess is an alternative to a guess of that chain at the same position.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Guesses {
     /// The generation they belong to.
@@ -22,11 +22,11 @@ pub struct Guesses {
     pub chain: u32,
     /// Number of an earlier chain that this one begins to branch off; 0 if it begins after the text, or goes on.
     pub parent: u32,
-    /// Position of the first; it begins the chain, or follows the last one that was sent of it.
+    /// Position of the first guess; it begins the chain, or follows the last one that was sent of it.
     pub position: u32,
     /// The time that a forward pass may be held from now on for a guess at the next token, in tenths of a millisecond.
     pub patience: u32,
-    /// Number of guesses; none says the patience alone.
+    /// Number of guesses; with none the frame sets the patience only.
     pub count: u8,
     /// The guessed ids in the bits of coupled drafting.
     pub payload: Vec<u8>,

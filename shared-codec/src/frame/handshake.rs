@@ -16,16 +16,16 @@ const MAGIC: [u8; 4] = *b"OUTR";
 /// The edge's first frame. Its first seven bytes keep their meaning in every version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
-    /// V of the draft model.
+    /// Size of the draft model's vocabulary, V.
     pub vocab_size: u32,
-    /// SHA-256 of what the token ids mean; equal on both ends or no session.
+    /// SHA-256 of the tokenizer's vocabulary; without the same on both ends there is no session.
     pub tokenizer_hash: [u8; 32],
 }
 
 /// The cloud's answer to a [`Hello`] that fits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Welcome {
-    /// V of the target model.
+    /// Size of the target model's vocabulary, V.
     pub vocab_size: u32,
     /// The server's limits for the session.
     pub limits: Limits,
@@ -37,27 +37,26 @@ pub struct Welcome {
     pub detached_seconds: u32,
 }
 
-/// Names a session, and shows the right to go on with it.
+/// The name of a session, and the secret that lets its holder resume it.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ticket {
     /// The session's name; 128 random bits.
     pub id: [u8; 16],
-    /// The secret that lets its holder go on with the session; 128 random bits.
+    /// The secret that lets its holder resume the session; 128 random bits.
     pub secret: [u8; 16],
 }
 
-/// The secret is left out: what is printed ends in logs.
+/// Leaves the secret out, since printed values end in logs.
 impl core::fmt::Debug for Ticket {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "Ticket({:032x})", u128::from_be_bytes(self.id))
     }
 }
 
-/// The edge's first frame where it goes on with a session. Its first seven bytes are laid out as those of a
-/// [`Hello`].
+/// The edge's first frame when it resumes a session. Its first seven bytes are laid out as those of a [`Hello`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resume {
-    /// From the session's [`Welcome`].
+    /// The ticket from the session's [`Welcome`].
     pub ticket: Ticket,
     /// Number of the attempt to resume the session: 1, 2, …. One that comes late does not take the session from
     /// a later one.

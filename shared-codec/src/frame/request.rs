@@ -8,7 +8,7 @@ use crate::{
     wire::{ByteReader, put_varint},
 };
 
-/// In the number of a rule: the edge asks for evidence.
+/// Flag in the number of a rule: the edge asks for evidence.
 const WANTS_EVIDENCE: u8 = 0x80;
 
 /// The part that both kinds of generation need.
@@ -16,9 +16,9 @@ const WANTS_EVIDENCE: u8 = 0x80;
 pub struct Request {
     /// Number of the generation within this connection: 1, 2, ….
     pub generation: u32,
-    /// S(·), applied by both ends.
+    /// The sampling transform S(·), applied by both ends.
     pub sampling: SamplingParameters,
-    /// Seeds the cloud's choices.
+    /// The seed of the cloud's choices.
     pub seed: u64,
     /// The most tokens to commit, at least 1.
     pub max_new_tokens: u32,
@@ -26,14 +26,14 @@ pub struct Request {
     pub tokens: Vec<u32>,
 }
 
-/// The sampling transform's parameters.
+/// Parameters of the sampling transform S(·).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SamplingParameters {
     /// Temperature T, finite and not negative; 0 is greedy.
     pub temperature: f32,
-    /// Keep the k most likely tokens; 0 keeps all.
+    /// Number of most likely tokens that are kept; 0 keeps all.
     pub top_k: u32,
-    /// Keep the fewest most likely tokens whose mass reaches this; in (0, 1].
+    /// Probability mass that the fewest most likely tokens must reach; in (0, 1].
     pub top_p: f32,
 }
 
@@ -54,7 +54,7 @@ pub struct Prompt {
 }
 
 impl Prompt {
-    /// Under the exact rule, without evidence, one round at a time.
+    /// A generation under the exact rule, without evidence, one round at a time.
     pub fn exact(scheme: SchemeParameters, request: Request) -> Self {
         Self { request, scheme, rule: RuleParameters::EXACT, evidence: false, max_in_flight: 1 }
     }

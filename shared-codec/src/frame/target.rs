@@ -10,7 +10,7 @@ use crate::{
 const SPARSE: u8 = 0;
 const DENSE: u8 = 1;
 
-/// The target's distribution, sparse: ids ascending, each with its probability above zero; not normalised.
+/// The target's distribution, sparse: ids ascending, each with its probability above zero; the sum is not normalised.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TargetDist(pub Vec<(u32, f32)>);
 
@@ -19,7 +19,7 @@ pub struct TargetDist(pub Vec<(u32, f32)>);
 pub struct Distribution {
     /// The generation it belongs to.
     pub generation: u32,
-    /// The round whose verdict is meant.
+    /// The round that the distribution belongs to.
     pub round: u32,
     /// The distribution P of the target.
     pub target: TargetDist,

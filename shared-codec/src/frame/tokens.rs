@@ -6,7 +6,7 @@ use crate::{
     wire::{ByteReader, put_varint},
 };
 
-/// In the flags: the drafts that the pass judged were the cloud's own.
+/// Flag: the drafts that the pass judged were the cloud's own.
 const OWN_DRAFTS: u8 = 0x10;
 
 /// The tokens that one forward pass has added to a text that the target writes.
@@ -14,23 +14,23 @@ const OWN_DRAFTS: u8 = 0x10;
 pub struct Tokens {
     /// The generation it belongs to.
     pub generation: u32,
-    /// Position of the first in the text; the prompt's first token is at 0.
+    /// Position of the first token in the text; the prompt's first token is at 0.
     pub position: u32,
     /// The tokens, at least one.
     pub ids: Vec<u32>,
-    /// Number of them, from the first on, that were drafts which the pass judged and accepted.
+    /// Number of them, from the first on, that were drafts accepted by the pass.
     pub accepted: u8,
     /// True if these drafts were the cloud's own; else they were [`Guesses`](super::Guesses).
     pub own: bool,
-    /// Number of frames of [`Guesses`](super::Guesses) that had come in this generation when the pass began, modulo 256.
+    /// Number of frames of [`Guesses`](super::Guesses) received in this generation when the pass began, modulo 256.
     pub heard: u8,
-    /// Time of the pass from when it was asked for, in tenths of a millisecond; 0 if unknown.
+    /// Time of the pass since it was asked for, in tenths of a millisecond; 0 if unknown.
     pub pass: u32,
     /// The reason why the generation is over, if it is.
     pub finish: Option<Finish>,
 }
 
-/// Why a generation is over.
+/// Reason why a generation is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Finish {
@@ -80,7 +80,7 @@ impl Tokens {
 }
 
 impl Finish {
-    /// The word used in logs, JSON and the page.
+    /// The name of the reason in logs, JSON and the page.
     pub fn name(self) -> &'static str {
         match self {
             Finish::Eos => "eos",

@@ -1,4 +1,4 @@
-//! The answer to a round.
+//! The verdict on a round of drafts.
 
 use super::{
     fields::{draft_count, take_generation, take_probability},
@@ -10,7 +10,7 @@ use crate::{
     wire::{ByteReader, put_varint},
 };
 
-/// The answer to a round.
+/// The cloud's answer to a round of drafts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
     /// The generation it belongs to.

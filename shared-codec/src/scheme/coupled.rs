@@ -34,7 +34,7 @@ struct Coupled {
 }
 
 impl Layout for Coupled {
-    /// ⌈log2 V⌉.
+    /// Bits of a draft: ⌈log2 V⌉.
     fn token_bits(&self, _: u32) -> u32 {
         index_bits(self.vocab_size)
     }

@@ -41,7 +41,7 @@ struct Dense {
 }
 
 impl Layout for Dense {
-    /// 16·V + ⌈log2 V⌉.
+    /// Bits of a draft: 16·V + ⌈log2 V⌉.
     fn token_bits(&self, _: u32) -> u32 {
         F16 * self.vocab_size + index_bits(self.vocab_size)
     }

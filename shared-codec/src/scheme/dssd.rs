@@ -45,7 +45,7 @@ struct Dssd {
 }
 
 impl Layout for Dssd {
-    /// ⌈log2 V⌉ + 16 + 25.
+    /// Bits of a draft: ⌈log2 V⌉ + 16 + 25.
     fn token_bits(&self, _: u32) -> u32 {
         index_bits(self.vocab_size) + F16 + SUM
     }

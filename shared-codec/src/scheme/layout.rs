@@ -1,4 +1,4 @@
-//! What a scheme is made of: its entry in the table, and the bits of a draft.
+//! Parts of a scheme: its entry in the table, and the bits of a draft.
 
 use std::{fmt::Debug, sync::Arc};
 
@@ -11,32 +11,32 @@ use crate::{
     scheme::parameters::{SchemeOptions, SchemeParameters},
 };
 
-/// An entry of the table of schemes.
+/// An entry of the table of schemes, one for each scheme.
 #[derive(Debug)]
 pub struct SchemeInfo {
     /// The name in options, JSON and the papers.
     pub name: &'static str,
-    /// The name that people read.
+    /// The name that is shown to people.
     pub label: &'static str,
-    /// What travels with each draft: a sentence to be put behind a colon.
+    /// Description of the content of each draft: a sentence that follows a colon.
     pub travels: &'static str,
-    /// Where it was first described.
+    /// Citation of the paper that describes it first.
     pub source: &'static str,
     /// The names of the options that it reads, apart from those that all schemes read.
     pub options: &'static [&'static str],
-    /// What the cloud reads of each draft.
+    /// The part of each draft that the cloud reads.
     pub sends: Sends,
-    /// What is kept of a distribution.
+    /// The part of a distribution that is kept.
     pub keeps: Keeps,
-    /// Its number on the wire.
+    /// Number of the scheme on the wire.
     pub(crate) number: u8,
-    /// The scheme with those of the options that it reads.
+    /// Makes the scheme with those of the options that it reads.
     pub(super) of: fn(SchemeOptions) -> SchemeParameters,
-    /// The bits of a draft over a vocabulary of V.
+    /// Makes the payload's code for a vocabulary of V.
     pub(super) payload: fn(SchemeOptions, u32) -> Result<Payload, ParameterError>,
 }
 
-/// What the cloud reads of each draft.
+/// The part of each draft that the cloud reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sends {
     /// The id and its distribution q̂.
@@ -61,16 +61,16 @@ pub enum Keeps {
 /// A round of drafts, as the cloud sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Drafts {
-    /// With their distributions.
+    /// Drafts with their distributions.
     Distributions(Vec<DraftToken>),
-    /// With their probabilities.
+    /// Drafts with their probabilities.
     Probabilities(Vec<DraftProbability>),
-    /// Ids alone.
+    /// The drafted ids alone.
     Ids(Vec<u32>),
 }
 
 impl Drafts {
-    /// Number of drafts.
+    /// Number of drafts in the round.
     pub fn len(&self) -> usize {
         match self {
             Self::Distributions(tokens) => tokens.len(),
@@ -79,12 +79,12 @@ impl Drafts {
         }
     }
 
-    /// Whether there are none.
+    /// Returns true if the round has no drafts.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The drafted ids.
+    /// Ids of the drafts, in their order.
     pub fn ids(&self) -> Vec<u32> {
         match self {
             Self::Distributions(tokens) => tokens.iter().map(|token| token.id).collect(),
@@ -94,7 +94,7 @@ impl Drafts {
     }
 }
 
-/// Drafts of another scheme.
+/// The error for drafts of another scheme.
 pub(super) const FOREIGN: ParameterError = ParameterError::DoesNotFit { what: "the drafts are of another scheme" };
 
 /// A draft that is to be encoded.
@@ -123,17 +123,18 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// The bits of a draft, each draft's apart from the others'.
+/// The bits of a draft, coded independently of all other drafts.
 pub(super) trait Layout: Debug + Send + Sync {
     /// Bits of a draft whose K is `support_size`.
     fn token_bits(&self, support_size: u32) -> u32;
 
-    /// Whether all drafts have the same bits, whatever their K.
+    /// Returns true if every draft has the same number of bits, for any K.
     fn is_fixed(&self) -> bool {
         true
     }
 
-    /// Whether a support of `k` ids takes too long to code, so that the whole vocabulary has to be kept instead.
+    /// Returns true if a support of `k` ids takes too long to code, so that the whole vocabulary has to be kept
+    /// instead.
     fn is_widened(&self, _k: u32) -> bool {
         false
     }
@@ -143,19 +144,19 @@ pub(super) trait Layout: Debug + Send + Sync {
         dist.ids().len() as u32
     }
 
-    /// Appends a draft.
+    /// Appends the bits of a draft.
     fn encode(&self, draft: Draft<'_>, out: &mut BitWriter) -> Result<(), ParameterError>;
 
-    /// Reads `count` drafts that [`encode`](Self::encode) wrote.
+    /// Reads `count` drafts that [`encode`](Self::encode) wrote, to the end of the input.
     fn decode(&self, input: &mut BitReader<'_>, count: u8) -> Result<Drafts, DecodeError>;
 }
 
-/// How a round becomes bits.
+/// Form in which a round becomes bits.
 #[derive(Debug, Clone)]
 pub(super) enum Payload {
-    /// Draft by draft.
+    /// Bits of one draft after another.
     Plain(Arc<dyn Layout>),
-    /// In one word, by a code that learns.
+    /// One code word for the round, by a code that learns.
     Adaptive(Box<AdaptiveCode>),
 }
 

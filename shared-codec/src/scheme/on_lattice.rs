@@ -1,5 +1,4 @@
-//! What the three schemes on a lattice share: [the papers' code](crate::lattice) or [the adaptive
-//! one](crate::adaptive).
+//! Codes of the three schemes on a lattice: [the papers' code](crate::lattice) or [the adaptive one](crate::adaptive).
 
 use super::{
     layout::{Draft, Drafts, Layout, Payload},

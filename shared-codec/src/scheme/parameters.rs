@@ -1,8 +1,8 @@
-//! Which scheme, and with which numbers.
+//! Parameters of the schemes, and the names of their options.
 
 use crate::choices;
 
-/// The paper of QS, K-SQS and C-SQS.
+/// Citation of the paper of QS, K-SQS and C-SQS.
 macro_rules! sqs {
     () => {
         "Bhattacharjee et al., Conformal Sparsification for Bandwidth-Efficient Edge-Cloud Speculative Decoding"
@@ -10,76 +10,76 @@ macro_rules! sqs {
 }
 pub(super) use sqs;
 
-/// The paper of DSSD.
+/// Citation of the paper of DSSD.
 pub(super) const DSSD: &str = "Ning et al., DSSD: Efficient Edge-Device LLM Deployment and Collaborative Inference via \
      Distributed Split Speculative Decoding";
 
-/// An uplink scheme and those of its parameters that the cloud must know.
+/// An uplink scheme with the parameters that the cloud must know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SchemeParameters {
     /// The whole distribution in f16.
     Dense,
     /// The whole distribution on a lattice.
     Qs {
-        /// ℓ.
+        /// Lattice resolution, ℓ.
         lattice_resolution: u32,
-        /// Its code.
+        /// Code of the lattice points.
         code: Code,
     },
     /// The K most likely tokens on a lattice.
     KSqs {
-        /// K.
+        /// Number of ids kept, K.
         support_size: u32,
-        /// ℓ.
+        /// Lattice resolution, ℓ.
         lattice_resolution: u32,
-        /// Its code.
+        /// Code of the lattice points.
         code: Code,
     },
     /// The tokens above a threshold, which concerns the edge alone, on a lattice.
     CSqs {
-        /// ℓ.
+        /// Lattice resolution, ℓ.
         lattice_resolution: u32,
-        /// Its code.
+        /// Code of the lattice points.
         code: Code,
     },
     /// The K most likely tokens in f16.
     TkSlt {
-        /// K.
+        /// Number of ids kept, K.
         support_size: u32,
     },
     /// The drafted token's probability.
     Dssd {
-        /// What follows a rejection.
+        /// Reply of the cloud after a rejection.
         downlink: Downlink,
     },
     /// Ids alone; both ends choose with the same noise.
     Coupled,
 }
 
-/// What the cloud sends after a rejection under DSSD.
+/// Reply of the cloud after a rejection under DSSD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Downlink {
     /// The target's distribution.
     Full,
-    /// So many samples of it with their probabilities; the distribution only if it is asked for.
+    /// Samples of it, of this number, with their probabilities; the distribution only on request.
     Sampled(u8),
 }
 
 /// The parameters of schemes, each of which reads some of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SchemeOptions {
-    /// K.
+    /// Number of ids kept, K.
     pub support_size: u32,
-    /// ℓ.
+    /// Lattice resolution, ℓ.
     pub lattice_resolution: u32,
-    /// How distributions on a lattice are coded.
+    /// Code of distributions on a lattice.
     pub code: Code,
-    /// What follows a rejection.
+    /// Reply of the cloud after a rejection.
     pub downlink: Downlink,
 }
 
 impl SchemeParameters {
-    /// What the scheme has of all parameters.
+    /// Returns the parameters that the scheme has, and defaults for the others.
     pub fn options(&self) -> SchemeOptions {
         let none = SchemeOptions::default();
         match *self {
@@ -102,23 +102,23 @@ impl Default for SchemeOptions {
     }
 }
 
-/// What a choice is called and what it comes to on the wire.
+/// Names of a choice, and its effect on the wire.
 #[derive(Debug)]
 pub struct Description {
     /// The name that users write.
     pub name: &'static str,
-    /// The name that people read.
+    /// The name that is shown to people.
     pub label: &'static str,
-    /// What travels: a sentence to be put behind a colon.
+    /// Description of the content that travels: a sentence that follows a colon.
     pub travels: &'static str,
-    /// Where it was first described.
+    /// Citation of the paper that describes it first.
     pub source: &'static str,
     /// The options that it reads, of those that not all of its kind read.
     pub options: &'static [&'static str],
 }
 
 choices! {
-    /// How distributions on a lattice are coded.
+    /// Code of distributions on a lattice.
     Code: Description {
         /// The papers' code: ranks, in ⌈log2 of their number⌉ bits.
         Enumerative = Description {
@@ -150,7 +150,7 @@ choices! {
             source: DSSD,
             options: &[],
         },
-        /// Samples of it.
+        /// Samples of the target's distribution.
         Sampled = Description {
             name: "sampled",
             label: "A few samples",

@@ -26,7 +26,7 @@ fn every(support_size: u32, lattice_resolution: u32) -> Vec<SchemeParameters> {
     all.map(|(name, code)| name.with(SchemeOptions { code, ..options })).collect()
 }
 
-/// What a scheme can send: counts that add up to ℓ, or f16 numbers; of at most so many ids.
+/// Limits of the drafts that a scheme can send: counts that add up to ℓ, or f16 numbers; of at most `most_ids` ids.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
     vocab_size: u32,
@@ -43,7 +43,7 @@ impl Limits {
         Self { vocab_size, resolution, most_ids }
     }
 
-    /// As equal as counts can be over the last `size` ids.
+    /// A distribution over the last `size` ids, as uniform as its counts can be.
     fn uniform(&self, size: u32) -> DraftDist {
         let ids = (self.vocab_size - size..self.vocab_size).collect();
         let counts = match self.resolution {
@@ -114,7 +114,7 @@ impl Source {
     }
 }
 
-/// What the cloud is to see of drafts.
+/// Drafts in the form in which the cloud sees them.
 fn seen(sends: Sends, tokens: &[DraftToken]) -> Drafts {
     match sends {
         Sends::Distributions => Drafts::Distributions(tokens.to_vec()),

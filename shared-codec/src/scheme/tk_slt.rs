@@ -41,7 +41,7 @@ pub(super) const INFO: SchemeInfo = SchemeInfo {
 #[derive(Debug)]
 struct TkSlt {
     vocab_size: u32,
-    /// K.
+    /// Number of ids kept, K.
     support_size: u32,
 }
 

@@ -41,7 +41,7 @@ pub fn of_model(model: Model) -> Weights {
 
 /// A running engine; it ends with the test.
 pub struct MockEngine {
-    /// Its root.
+    /// Base address of the engine.
     pub address: String,
     shared: Arc<Served>,
 }
@@ -80,17 +80,17 @@ impl MockEngine {
         Self { address, shared }
     }
 
-    /// From now on.
+    /// Sets how the engine answers from now on.
     pub fn feel(&self, mood: Mood) {
         *self.shared.mood.lock().unwrap() = mood;
     }
 
-    /// How it streams from now on.
+    /// Sets how the engine streams from now on.
     pub fn stream(&self, streaming: Streaming) {
         *self.shared.streaming.lock().unwrap() = streaming;
     }
 
-    /// What its streams did so far.
+    /// Counts of what its streams did so far.
     pub fn counts(&self) -> &Counts {
         &self.shared.counts
     }
@@ -141,7 +141,7 @@ async fn complete(State(shared): State<Arc<Served>>, headers: HeaderMap, body: B
     Json(answered(&shared, &body)).into_response()
 }
 
-/// What it answers to a question.
+/// Answer to a request for completions.
 fn answered(served: &Served, body: &Value) -> Value {
     assert_eq!(body["return_tokens_as_token_ids"], true);
     let sampling = Served::sampling(body);
@@ -166,7 +166,7 @@ fn answered(served: &Served, body: &Value) -> Value {
     json!({ "id": "cmpl-1", "object": "text_completion", "choices": choices })
 }
 
-/// So many tokens behind a text, as they are told.
+/// The next `count` tokens of a text, in the form of the engine's answer.
 fn written(served: &Served, prompt: &[u32], count: usize, sampling: &SamplingParameters, likely: usize) -> Value {
     let mut text = prompt.to_vec();
     let (mut tokens, mut logprobs, mut top) = (Vec::new(), Vec::new(), Vec::new());

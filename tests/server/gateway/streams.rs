@@ -1,4 +1,4 @@
-//! An engine that streams its texts, and whose proposers are told what edges guess: over real sockets on all sides.
+//! An engine that streams its texts, and whose proposers receive the edges' guesses: over real sockets on all sides.
 
 mod failures;
 mod real;
@@ -53,12 +53,12 @@ use super::{
 const TOKEN: &[u8] = b"between us";
 const K_SQS_TOY: SchemeParameters =
     SchemeParameters::KSqs { support_size: 2, lattice_resolution: 20, code: Code::Enumerative };
-/// Edges that write at a time where many texts are wanted.
+/// Number of edges that write at a time, for tests of many texts.
 const AT_A_TIME: usize = 24;
 const STEP: Duration = Duration::from_millis(2);
 const RETRY: Retry = Retry { attempts: 40, pause: Duration::from_millis(2), longest: Duration::from_millis(20) };
 
-/// A file that no other test has.
+/// Path of a file that no other test uses.
 fn scratch(name: &str) -> PathBuf {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -84,7 +84,7 @@ fn options(proposers: &[&Proposer]) -> EngineArgs {
     }
 }
 
-/// A gateway in front of an engine, when as many workers as it has are connected.
+/// Starts a gateway in front of an engine, and waits until all its workers are connected.
 async fn gateway(engine: &MockEngine, options: EngineArgs, info: TargetInfo) -> Server {
     let workers = options.guesses_to.len() as i64;
     let connected = options.connect((Way::Streamed, &engine.address), &tokenizer(), info, 2 * AT_A_TIME).await;
@@ -127,7 +127,7 @@ fn settings(mode: Mode, sampling: SamplingParameters, seed: u64, max_new_tokens:
 }
 
 /// Right, in part right, lying or late: the text is the model's own, and of guesses that are right and in time the
-/// engine makes use. All its workers are told, wherever they are.
+/// engine makes use. All its workers receive them, wherever they are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_greedy_text_is_the_models_own_whatever_is_guessed() {
     const EOS: u32 = 3;
@@ -290,7 +290,8 @@ async fn three_hundred_cuts_change_nothing() {
     assert!(count(&server.engine.metrics().text(), "streams_cut_total") > 50);
 }
 
-/// With the pair: whoever asks, the text is the model's own, and one request is all that the engine gets for it.
+/// With the pair: for pages and for the API the text is the model's own, and one request is all that the engine gets
+/// for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_and_the_api_get_the_engines_text_for_one_request() {
     let edge = Edge::load();

@@ -34,7 +34,7 @@ pub fn tokenizer() -> Tokenizer {
     Tokenizer::from_bytes(json.as_bytes()).unwrap()
 }
 
-/// What a session needs to know of a toy.
+/// Description of a toy as the target of a session.
 pub fn info(eos_ids: Vec<u32>) -> TargetInfo {
     TargetInfo {
         vocab_size: 4,
@@ -66,7 +66,7 @@ impl ToyEdge {
         edge
     }
 
-    /// The committed tokens, and what they cost.
+    /// Runs a generation; returns the committed tokens and the session's statistics.
     pub async fn generate(&mut self, prompt: &[u32], settings: &Settings) -> (Vec<u32>, Statistics) {
         self.session.start(prompt.to_vec(), settings, self.now()).unwrap();
         let mut ids = Vec::new();
@@ -79,7 +79,7 @@ impl ToyEdge {
         }
     }
 
-    /// What is said where a generation is not to be had; what was committed before does not matter.
+    /// Error text of a generation that is refused; tokens committed before do not matter.
     pub async fn refusal(&mut self, prompt: &[u32], settings: &Settings) -> String {
         self.session.start(prompt.to_vec(), settings, self.now()).unwrap();
         loop {
@@ -114,7 +114,7 @@ impl ToyEdge {
     }
 }
 
-/// What an operator reads.
+/// Error message that an operator reads.
 pub fn complaint<T>(result: Result<T, GatewayError>) -> String {
     result.err().expect("the engine cannot be the target").to_string()
 }

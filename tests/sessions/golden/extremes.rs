@@ -1,4 +1,4 @@
-//! The largest, the smallest and the impossible that each scheme can send.
+//! The largest, the smallest and the impossible drafts of each scheme.
 
 use outrider_codec::{
     probabilities::DraftProbability,

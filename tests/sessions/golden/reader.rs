@@ -1,4 +1,4 @@
-//! One end of a session that writes down what frames mean.
+//! One end of a session that writes down the meaning of frames.
 
 use outrider_codec::{
     error::{DecodeError, ParameterError},
@@ -11,7 +11,7 @@ use outrider_speculation::{
 };
 use serde_json::{Value, json};
 
-/// One end's view of a session: decodes frame after frame.
+/// One end's state of a session: decodes frame after frame.
 pub struct Reader {
     pub vocab_size: u32,
     pub scheme: Option<Scheme>,
@@ -24,7 +24,7 @@ impl Reader {
         Self { vocab_size, scheme: None, statistics: None, pending: Drafts::Ids(Vec::new()) }
     }
 
-    /// A line of a golden file.
+    /// Decodes a frame and returns its line of a golden file.
     pub fn step(&mut self, bytes: &[u8]) -> Value {
         match self.decode(bytes) {
             Ok(value) => json!({ "hex": hex(bytes), "value": value }),

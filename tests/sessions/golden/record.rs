@@ -1,4 +1,4 @@
-//! What is in the golden files: sessions of every scheme, extremes, and frames that must be refused.
+//! Content of the golden files: sessions of every scheme, extremes, and frames that must be refused.
 
 use std::collections::BTreeSet;
 
@@ -122,7 +122,7 @@ fn rules() -> Vec<Value> {
     sessions
 }
 
-/// What both session state machines say to one another over two toy models.
+/// Frames that both session state machines exchange over two toy models.
 fn in_process(vocab_size: u32, scheme: SchemeParameters) -> Value {
     in_process_with("two toy models", vocab_size, Speculation::new(scheme, 3))
 }
@@ -149,8 +149,8 @@ fn in_process_with(name: &'static str, vocab_size: u32, speculation: Speculation
     recorder.done()
 }
 
-/// So many rounds that decisions are halved and distributions forgotten; then what has become so unlikely that ranks
-/// are shorter.
+/// A session of enough rounds that decisions are halved and distributions forgotten; then drafts that have become so
+/// unlikely that ranks are shorter.
 fn long_session() -> Value {
     let parameters = SchemeParameters::KSqs { support_size: 2, lattice_resolution: 10, code: ADAPTIVE };
     let (mut recorder, scheme) = session("a long session", 64, parameters, &[9]);
@@ -170,7 +170,7 @@ fn long_session() -> Value {
     recorder.done()
 }
 
-/// So long a prompt that what the session added to the weights is halved.
+/// Sessions with a prompt of such length that what the session added to the weights is halved.
 fn halved_sessions() -> Value {
     let parameters = SchemeParameters::KSqs { support_size: 4, lattice_resolution: 10, code: ADAPTIVE };
     let prompt: Vec<u32> = (0..3600).map(|at| at % 100).collect();
@@ -334,7 +334,7 @@ fn one_of_each() -> Value {
     recorder.done()
 }
 
-/// Frames that are none, and prompts whose scheme is none.
+/// Bytes that are no frames, and prompts whose scheme does not exist.
 fn malformed() -> Value {
     let mut recorder = Recorder::new("malformed", 4096);
     let half = 0.5f32.to_le_bytes();
@@ -359,7 +359,7 @@ fn malformed() -> Value {
         &[0x05, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01],
         &[0x05, 0x81],
         &[0x06, 1],
-        // Guesses: no chain, too many, something behind none; branches of no chain, and of themselves. Tokens: none,
+        // Guesses: no chain, too many, something after none; branches of no chain, and of themselves. Tokens: none,
         // more accepted than there are, own ones of none.
         &[0x09, 1, 0, 0, 0, 0],
         &[0x09, 1, 1, 0, 0, 65],

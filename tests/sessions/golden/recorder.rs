@@ -1,4 +1,4 @@
-//! Sessions that are written down as they are made.
+//! Sessions that are recorded as they are made.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ pub const ENUMERATIVE: Code = Code::Enumerative;
 
 pub const ADAPTIVE: Code = Code::Adaptive;
 
-/// A session that is being written down.
+/// A session that is being recorded.
 pub struct Recorder {
     name: &'static str,
     pub reader: Reader,
@@ -148,7 +148,7 @@ pub fn session(name: &'static str, vocab_size: u32, scheme: SchemeParameters, pr
     (recorder, Scheme::new(scheme, vocab_size).unwrap())
 }
 
-/// A payload of these numbers, each in so many bits.
+/// A payload of these numbers, each with its number of bits.
 pub fn bits(fields: &[(u64, u32)]) -> Vec<u8> {
     let mut out = BitWriter::new();
     for &(value, width) in fields {

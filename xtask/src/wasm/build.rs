@@ -1,7 +1,7 @@
 //! The builds of the edge: one for each set of instructions that browsers may have.
 //!
 //! Cargo keeps crates with different flags apart, so that builds share a folder, and with it what runs on this machine:
-//! build scripts and macros. Builds with threads need a standard library with atomics, which nobody distributes; cargo
+//! build scripts and macros. Builds with threads need a standard library with atomics, which is not distributed; cargo
 //! compiles it from its sources (`-Z build-std`, unlocked on stable by RUSTC_BOOTSTRAP). Build scripts ask for that
 //! variable, so these builds have a folder of their own.
 //!
@@ -17,16 +17,16 @@ use super::compiler::Compiler;
 use crate::process;
 use crate::workspace::Workspace;
 
-/// One build.
+/// A build of the edge for one set of instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Build {
-    /// The name of its folder in web/src/wasm, and what the npm package calls it.
+    /// The name of its folder in web/src/wasm and in the npm package.
     pub name: &'static str,
-    /// What is switched on beyond the baseline of wasm32-unknown-unknown.
+    /// Instructions beyond the baseline of wasm32-unknown-unknown.
     features: &'static [&'static str],
 }
 
-/// What makes memory shared among workers. Cargo's own flags say the linker nothing of it.
+/// Features that make memory shared among workers. Cargo does not pass them on to the linker.
 const ATOMICS: &str = "+atomics,+bulk-memory,+mutable-globals";
 
 /// The largest memory that wasm32 can address, 4 GiB: shared memory has to name a bound, and takes nothing for it but
@@ -45,22 +45,22 @@ const LINK_SHARED: [&str; 7] = [
 impl Build {
     /// Vectors of 128 bits. Its flags are those of .cargo/config.toml.
     pub const SIMD128: Self = Self { name: "simd128", features: &["+simd128"] };
-    /// And dot products of bytes, whose rounding is the processor's.
+    /// The build with relaxed SIMD: dot products of bytes, whose rounding is the processor's.
     pub const RELAXED: Self = Self { name: "relaxed", features: &["+simd128,+relaxed-simd"] };
     /// [`SIMD128`](Self::SIMD128) over memory that workers share.
     pub const SIMD128_THREADS: Self = Self { name: "simd128-threads", features: &["+simd128", ATOMICS] };
     /// [`RELAXED`](Self::RELAXED) over memory that workers share.
     pub const RELAXED_THREADS: Self = Self { name: "relaxed-threads", features: &["+simd128,+relaxed-simd", ATOMICS] };
 
-    /// Every build.
+    /// Every build of the edge.
     pub const ALL: [Self; 4] = [Self::SIMD128, Self::RELAXED, Self::SIMD128_THREADS, Self::RELAXED_THREADS];
 
-    /// Whether it shares its memory among workers.
+    /// Returns true if the build shares its memory among workers.
     pub fn has_threads(self) -> bool {
         self.features.contains(&ATOMICS)
     }
 
-    /// Where cargo builds it.
+    /// Cargo's target folder of the build.
     pub fn target(self, workspace: &Workspace) -> PathBuf {
         match self.has_threads() {
             false => workspace.target().to_path_buf(),
@@ -102,7 +102,7 @@ impl Build {
     }
 }
 
-/// Whether builds with threads can be made here; gets the standard library's sources where that is possible.
+/// Returns true if builds with threads can be made here; gets the standard library's sources if possible.
 pub fn can_build_threads(compiler: &Compiler, workspace: &Workspace) -> bool {
     // Debian's compiler comes with them.
     if matches!(compiler, Compiler::Debian { .. }) || has_std_sources(workspace) {

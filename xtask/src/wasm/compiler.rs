@@ -14,10 +14,10 @@ use crate::process;
 use crate::system;
 use crate::workspace::Workspace;
 
-/// What the browser runs.
+/// Target triple of everything that the browser runs.
 pub const TARGET: &str = "wasm32-unknown-unknown";
 
-/// How this machine compiles for wasm32.
+/// The way in which this machine compiles for wasm32.
 #[derive(Debug)]
 pub enum Compiler {
     /// The usual toolchain has the target's standard library.
@@ -66,7 +66,7 @@ impl Compiler {
         command
     }
 
-    /// As [`cargo`](Self::cargo), for test binaries: they unwind.
+    /// Sets up a command like [`cargo`](Self::cargo) for test binaries: they unwind.
     pub fn let_unwind(&self, command: &mut Command) {
         self.set_environment(command, "std,panic_unwind,panic_abort");
     }

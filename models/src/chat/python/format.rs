@@ -10,7 +10,7 @@ use minijinja::{
 /// The two languages of format strings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
-    /// `'%s' % value`
+    /// The style of `'%s' % value`.
     Percent,
     /// `'{}'.format(value)`
     Braces,
@@ -170,7 +170,8 @@ fn quote(out: &mut String, text: &str) {
     out.push(quote);
 }
 
-/// Whether Python prints a character as it is: not a control, a format mark, a private one or a space other than ' '.
+/// Returns true if Python prints a character as it is: not a control, a format mark, a private one or a space other
+/// than ' '.
 pub(super) fn is_printable(c: char) -> bool {
     c == ' '
         || !(c.is_control()

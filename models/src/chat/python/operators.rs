@@ -166,7 +166,7 @@ fn joined(parts: &[String]) -> String {
     out
 }
 
-/// Whether the part at `index` ends an operand; a sign at its beginning and the `in` or `not` of a test do not.
+/// Returns true if the part at `index` ends an operand; a sign at its beginning and the `in` or `not` of a test do not.
 fn ends_operand(parts: &[String], index: usize, operand: &[&str]) -> bool {
     let is_empty = operand.iter().all(|part| is_space(part));
     let in_test = || operand.iter().rev().find(|part| !is_space(part)) == Some(&"is");

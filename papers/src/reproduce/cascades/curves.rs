@@ -48,7 +48,7 @@ pub enum Across {
     Latency,
     /// Rejected per judged draft.
     Rejected,
-    /// The same, and tokens that the target wrote of a cascade without drafts.
+    /// Rejected per judged draft; for a cascade without drafts, the share of tokens that the target wrote.
     Deferred,
 }
 
@@ -59,7 +59,7 @@ pub struct View {
     pub temperature: f32,
     /// Nucleus probability, top-P.
     pub top_p: f32,
-    /// Draft length γ.
+    /// Length of a draft, γ.
     pub gamma: u32,
     /// Index into [`TASKS`]; `None` for all of them.
     pub task: Option<usize>,
@@ -135,12 +135,12 @@ impl Across {
 }
 
 impl Figure {
-    /// Measures what is not measured yet.
+    /// Reports the figure; measures its points that are not measured yet.
     pub fn report(&self, sweep: &mut Sweep) -> Result<Report, Failure> {
         Self::joined(std::slice::from_ref(self), sweep)
     }
 
-    /// Several, one below the other.
+    /// Reports several figures, one below the other.
     pub fn joined(figures: &[Self], sweep: &mut Sweep) -> Result<Report, Failure> {
         let mut text = preface(sweep);
         let (mut panels, mut numbers) = (Vec::new(), Vec::new());

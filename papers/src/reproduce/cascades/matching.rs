@@ -24,9 +24,9 @@ pub struct Printed {
 
 /// A table of speeds and qualities.
 pub struct Table<'a> {
-    /// One, which is then shown task by task, or several.
+    /// Views of the table: one, which is then shown task by task, or several.
     pub views: Vec<View>,
-    /// Methods, with what is printed of them.
+    /// Methods, with their printed numbers.
     pub rows: &'a [(&'static str, Option<Printed>)],
     /// Names of the views in a chart, if there are several.
     pub series: &'static [&'static str],
@@ -56,7 +56,7 @@ fn best(points: &[(Method, Summary)]) -> Option<&Summary> {
 }
 
 impl Table<'_> {
-    /// Measures what is not measured yet.
+    /// Reports the table; measures its points that are not measured yet.
     pub fn report(&self, sweep: &mut Sweep) -> Result<Report, Failure> {
         let views: Vec<View> = match self.views[..] {
             [view] => {

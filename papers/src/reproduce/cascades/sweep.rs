@@ -61,18 +61,18 @@ pub struct Point {
     pub temperature: f32,
     /// Nucleus probability, top-P.
     pub top_p: f32,
-    /// Draft length γ.
+    /// Length of a draft, γ.
     pub gamma: u32,
 }
 
-/// An answer and what it took.
+/// An answer with its quality and costs.
 #[derive(Debug, Clone, Copy)]
 pub struct Answer {
     /// Index into [`TASKS`].
     pub task: usize,
     /// Quality of the answer.
     pub worth: Worth,
-    /// On the virtual clock.
+    /// Time of the answer on the virtual clock, in seconds.
     pub seconds: f64,
     /// Drafts that were judged.
     pub judged: usize,
@@ -87,7 +87,7 @@ pub struct Answer {
 /// Answers of a point, in the order of the questions.
 pub type Answers = Rc<Vec<Answer>>;
 
-/// The task pair, and what was measured so far.
+/// The task pair, and the points measured so far.
 pub struct Sweep {
     tasks: Tasks,
     clock: Clock,
@@ -159,7 +159,7 @@ impl fmt::Display for Method {
 }
 
 impl Answer {
-    /// The mean worth and time of answers to one question; what else is counted is the first one's.
+    /// The mean worth and time of answers to one question; all other counts are the first answer's.
     fn mean(answers: &[Self]) -> Self {
         let mean = |of: fn(&Self) -> f64| answers.iter().map(of).sum::<f64>() / answers.len() as f64;
         let worth = Worth { exact: mean(|answer| answer.worth.exact), similarity: mean(|a| a.worth.similarity) };
@@ -182,7 +182,7 @@ pub fn of(laboratory: &mut Laboratory) -> Result<&mut Sweep, Failure> {
 }
 
 impl Sweep {
-    /// With nothing measured yet.
+    /// A sweep without any measured point.
     pub fn new(tasks: Tasks, times: Times, runtime: Handle, say: fn(&str)) -> Self {
         Self { tasks, clock: times.clock(None), runtime, say, found: BTreeMap::new() }
     }

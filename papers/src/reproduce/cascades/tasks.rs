@@ -17,7 +17,8 @@ const HELD_OUT: &str = include_str!("../../../../pair/tasks/held-out.jsonl");
 
 /// The tasks, in the order in which held-out prompts take turns.
 pub const TASKS: [&str; 4] = ["say", "mend", "sum", "sort"];
-/// Prompts of a setting, for each that other papers' settings have: answers are short, and right or wrong says little.
+/// Number of questions for each prompt of other papers' settings: a short answer that is right or wrong has little
+/// information.
 const PROMPTS: usize = 20;
 /// Tokens of an answer at most: all that are right have fewer.
 pub const LONGEST: u32 = 48;
@@ -29,7 +30,7 @@ pub struct Question {
     pub task: String,
     /// Text that the models continue.
     pub prompt: String,
-    /// The right answer.
+    /// The right answer to the question.
     pub answer: String,
 }
 

@@ -42,7 +42,7 @@ const THRESHOLD: f64 = 0.5;
 const TRAINING_REPEATS: u64 = 3;
 const HELD_OUT_REPEATS: u64 = 2;
 
-/// Origin of a gate.
+/// The origin of a gate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Origin {
     /// The gate that comes with the pair.
@@ -61,7 +61,7 @@ pub enum Origin {
 /// A gate on a kind of text that it was not trained on, or on other texts of that kind.
 #[derive(Debug, Clone)]
 pub struct Trial {
-    /// Origin of the gate.
+    /// Origin of the gate that was tried.
     pub origin: Origin,
     /// The gate that was tried.
     pub gate: Head,

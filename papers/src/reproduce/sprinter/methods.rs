@@ -278,7 +278,7 @@ impl Run {
 pub struct Quality {
     /// Log-likelihood under the target at T = 1 less that of the other text, in nats a token.
     pub difference: Estimate,
-    /// The same, each less what the target's own tokens would be expected to have at the same positions.
+    /// The difference, less that expected of the target's own tokens at the same positions.
     pub excess: Estimate,
     /// Share of texts that are likelier than the other, ties counting half, in per cent.
     pub wins: Estimate,

@@ -88,7 +88,8 @@ mod tests {
     }
 
     /// Lin's example (§3.1): both candidates share "the" and "gunman" with the reference and have ROUGE-2 with it alike
-    /// in part; the order tells them apart. By hand: reference "police killed the gunman", four words, three pairs.
+    /// in part; only the order distinguishes them. By hand: reference "police killed the gunman", four words, three
+    /// pairs.
     #[test]
     fn sentences_of_the_paper() {
         let reference = "police killed the gunman";

@@ -16,7 +16,7 @@ pub enum Kind {
     Notes,
 }
 
-/// Purpose of a text.
+/// The purpose of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
     /// Gates are trained on them.
@@ -39,10 +39,10 @@ const HELD_OUT_TALE: &str = include_str!("story.txt");
 const NOTES: &str = include_str!("notes.txt");
 
 impl Kind {
-    /// Both kinds of text.
+    /// Both kinds, tales first.
     pub const ALL: [Self; 2] = [Self::Tales, Self::Notes];
 
-    /// Name of the kind.
+    /// Name of the kind, as reports show it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tales => "tales",

@@ -92,7 +92,7 @@ fn deferral_where_it_pays_is_the_best_rule() {
 }
 
 /// A rule is a function of the prefix: of all there are over prefixes of one token, whatever these are weighted with,
-/// none has a smaller mean risk than the one that decides at each prefix by itself.
+/// none has a smaller mean risk than the one that decides at each prefix separately.
 #[test]
 fn the_best_rule_decides_prefix_by_prefix() {
     for tokens in 2..=4 {

@@ -1,4 +1,4 @@
-//! A proposer, as the engine's worker has one: it listens, and keeps the guesses that it is told for the engine.
+//! A proposer, as the engine's worker has one: it listens, and keeps the guesses that it receives for the engine.
 
 use std::{
     collections::HashMap,
@@ -17,16 +17,16 @@ use tokio::{
 
 const TAIL: usize = 16;
 
-/// How a proposer behaves.
+/// Behaviour of a proposer.
 #[derive(Debug, Clone, Copy)]
 pub struct Manner {
     /// The version that it speaks.
     pub version: u16,
-    /// Its vocabulary.
+    /// Size of its vocabulary.
     pub vocab_size: u32,
     /// Messages after which it closes each connection.
     pub closes_after: usize,
-    /// Whether it reads what comes after the handshake.
+    /// True if it reads what comes after the handshake.
     pub reads: bool,
 }
 
@@ -39,18 +39,18 @@ impl Default for Manner {
 /// A text's number of tokens, and its last ones.
 type Follows = (usize, Vec<u32>);
 
-/// The guesses that came, by what they follow.
+/// Guesses received, by the text that they follow.
 #[derive(Debug, Default)]
 pub struct Store {
     guesses: Mutex<HashMap<Follows, Vec<u32>>>,
     /// Messages of guesses.
     pub messages: AtomicUsize,
-    /// Connections that were closed after as many messages as they bear.
+    /// Connections that were closed after their number of messages.
     pub closed: AtomicUsize,
 }
 
 impl Store {
-    /// The guesses behind a text, at most so many.
+    /// The guesses after a text, at most `most`.
     pub fn propose(&self, text: &[u32], most: usize) -> Vec<u32> {
         let guesses = self.guesses.lock().unwrap();
         let mut known = text.to_vec();
@@ -97,9 +97,9 @@ impl Store {
 
 /// A proposer that listens, until dropped.
 pub struct Proposer {
-    /// As `--guesses-to` has it.
+    /// Address of the proposer, in the form of `--guesses-to`.
     pub address: String,
-    /// What it was told.
+    /// Guesses that it has received.
     pub store: Arc<Store>,
     listening: JoinHandle<()>,
 }
@@ -111,7 +111,7 @@ impl Drop for Proposer {
 }
 
 impl Proposer {
-    /// On a Unix socket.
+    /// Starts one on a Unix socket.
     pub fn on_socket(path: PathBuf, manner: Manner) -> Self {
         let _ = std::fs::remove_file(&path);
         let (listener, store) = (UnixListener::bind(&path).unwrap(), Arc::new(Store::default()));
@@ -124,7 +124,7 @@ impl Proposer {
         Self { address, store, listening }
     }
 
-    /// On a port, for who knows the token.
+    /// Starts one on a port, for clients that know the token.
     pub async fn on_port(token: &'static [u8], manner: Manner) -> Self {
         let (listener, store) = (TcpListener::bind("127.0.0.1:0").await.unwrap(), Arc::new(Store::default()));
         let (address, kept) = (format!("tcp:{}", listener.local_addr().unwrap()), Arc::clone(&store));

@@ -1,4 +1,4 @@
-//! What an engine serves, how it behaves and what it did: shared by its answers.
+//! State that all answers of an engine share: its model, its behaviour, and counts of what it did.
 
 use std::{
     sync::{Arc, Mutex, atomic::AtomicUsize},
@@ -12,19 +12,19 @@ use serde_json::Value;
 
 use super::proposer::Store;
 
-/// What the engine serves: a text's logits after each of its tokens.
+/// The engine's model: a text's logits after each of its tokens.
 pub type Weights = Box<dyn Fn(&[u32]) -> Vec<Vec<f32>> + Send + Sync>;
 
-/// What the engine does when it is asked for a completion.
+/// Behaviour of the engine when it is asked for a completion.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Mood {
-    /// Answers.
+    /// Answers correctly and at once.
     Well,
     /// Answers with this status.
     Refuses(u16),
     /// Answers something else.
     Babbles,
-    /// Answers late.
+    /// Answers after this delay.
     Dawdles(Duration),
     /// Dies in the middle of its answer.
     Dies,
@@ -32,25 +32,25 @@ pub enum Mood {
     KeepsQuiet,
 }
 
-/// How the engine streams.
+/// Behaviour of the engine when it streams.
 #[derive(Clone, Default)]
 pub struct Streaming {
-    /// How long a step takes.
+    /// Duration of a step of a stream.
     pub step: Duration,
-    /// What its proposer was told.
+    /// Guesses that its proposer has received.
     pub guesses: Option<Arc<Store>>,
     /// Steps that a stream bears on average before it is cut; 0 for any number.
     pub cut_after: u32,
-    /// Takes every guess for right, which is wrong.
+    /// True if it accepts every guess, which is wrong.
     pub believes: bool,
-    /// What it sends at each step in place of a text's tokens.
+    /// Text that it sends at each step in place of a text's tokens.
     pub raw: Option<String>,
 }
 
-/// What the streams of an engine did.
+/// Counts of what the streams of an engine did.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Steps run.
+    /// Number of steps run.
     pub steps: AtomicUsize,
     /// Guesses that were accepted.
     pub accepted: AtomicUsize,
@@ -58,11 +58,11 @@ pub struct Counts {
     pub judged: AtomicUsize,
     /// Streams that were cut.
     pub cut: AtomicUsize,
-    /// Streams that nobody wanted any more before their end.
+    /// Streams that were closed by their reader before their end.
     pub aborted: AtomicUsize,
 }
 
-/// What all answers of an engine share.
+/// State that all answers of an engine share.
 pub struct Served {
     pub weights: Weights,
     pub tokenizer: Tokenizer,
@@ -77,7 +77,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// How tokens are to be chosen.
+    /// Sampling parameters of a request.
     pub fn sampling(body: &Value) -> SamplingParameters {
         SamplingParameters {
             temperature: body["temperature"].as_f64().unwrap() as f32,
@@ -86,7 +86,7 @@ impl Served {
         }
     }
 
-    /// The ids of what is to be gone on from.
+    /// Token ids of the texts that are to be continued.
     pub fn prompts(&self, prompt: &Value) -> Vec<Vec<u32>> {
         let ids = |list: &Value| -> Vec<u32> {
             list.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()

@@ -83,7 +83,7 @@ pub fn answer(shared: &Arc<Served>, body: &Value) -> Response {
 impl Writing {
     async fn next(&mut self) -> Option<io::Result<Bytes>> {
         match self.end {
-            // Cut in its last event, it says nothing behind that.
+            // Cut in its last event, it sends nothing after that.
             End::Told if self.bears == Some(0) => {}
             End::NotYet => {}
             End::Told => {

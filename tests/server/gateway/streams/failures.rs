@@ -1,8 +1,9 @@
-//! What goes wrong between a gateway and an engine that streams: the edge is told, operators can see it, nobody waits.
+//! Failures between a gateway and an engine that streams: the edge receives an error, operators can see it, neither
+//! side waits.
 
 use super::*;
 
-/// Whatever the engine streams, the edge is told, and the session goes on when the engine does.
+/// Whatever the engine streams, the edge receives an error, and the session goes on when the engine does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_no_text_is_told_and_forgiven() {
     let target = ToyModel::target(4, 5);
@@ -63,7 +64,7 @@ async fn cuts_in_the_middle_of_a_round_are_no_failure() {
     assert!(engine.counts().cut.load(Ordering::Relaxed) > 40);
 }
 
-/// Nobody waits for workers that are away, refuse or do not read, and operators can see them.
+/// Workers that are away, refuse or do not read delay no text, and operators can see them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn workers_that_take_no_guesses_change_nothing() {
     let target = ToyModel::target(4, 5);
@@ -91,7 +92,7 @@ async fn workers_that_take_no_guesses_change_nothing() {
     }
 }
 
-/// Who cancels or goes leaves nothing running at the engine.
+/// An edge that cancels or leaves keeps nothing running at the engine.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_text_that_nobody_wants_is_aborted() {
     let target = ToyModel::target(4, 5);

@@ -1,4 +1,4 @@
-//! With an engine that is vLLM itself; `docs/gateway.md` has what was seen.
+//! Tests with an engine that is vLLM itself; `docs/gateway.md` has their results.
 
 use super::*;
 

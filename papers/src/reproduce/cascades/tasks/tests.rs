@@ -144,7 +144,7 @@ fn mended(word: &str) -> &'static str {
     near.into_iter().next().unwrap()
 }
 
-/// Whether they are alike but for one letter put in, left out or replaced, or two neighbours exchanged.
+/// Returns true if they are alike but for one letter put in, left out or replaced, or two neighbours exchanged.
 fn is_one_error(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let head = a.iter().zip(b).take_while(|(x, y)| x == y).count();
