@@ -282,8 +282,25 @@ pub fn info_of(config: &ModelConfig, tokenizer: &Tokenizer, max_draft_tokens: u8
             own_draws: false,
             fewest_passes: false,
         },
-        eos_ids: config.eos_token_ids.clone(),
+        eos_ids: end_ids(config, tokenizer),
     })
+}
+
+/// The ids that end a text: the model's own, and the special token that ends a turn in the chat template of a GGUF file.
+///
+/// Many converted files name only the end of a document (`tokenizer.ggml.eos_token_id`), without `eot_token_id`.
+/// llama.cpp looks for the same texts.
+fn end_ids(config: &ModelConfig, tokenizer: &Tokenizer) -> Vec<u32> {
+    const TURN_ENDS: [&str; 5] = ["<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "<|END_OF_TURN_TOKEN|>"];
+    let mut ids = config.eos_token_ids.clone();
+    let template = config.chat_template.as_deref().unwrap_or_default();
+    let ends = TURN_ENDS.iter().filter(|text| template.contains(**text) && tokenizer.is_special(text));
+    for id in ends.filter_map(|text| tokenizer.token_id(text)) {
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    ids
 }
 
 /// Display name of a model: that of its file without extension, of its folder, or of its repository on the hub.

@@ -190,9 +190,9 @@ pub(crate) enum Sighting {
 /// Separates outliers from changes.
 ///
 /// Times can be wrong without anything having changed: a tab in the background stalls, a packet is lost. A time that is
-/// far off is put aside. If the next one is far off to the same side, the world has changed. "Far off" is four times the
-/// mean deviation seen, and 5 % at least. A time that was put aside widens this a little, so that on a link that leaps
-/// often its leaps become expected.
+/// far off is put aside. If the next one is far off to the same side, the world has changed. "Far off" is four times
+/// the mean deviation seen, and 5 % at least. A time that was put aside widens this a little, so that on a link that
+/// leaps often its leaps become expected.
 #[derive(Debug, Clone)]
 pub(crate) struct Watch {
     /// Mean |ln(observed/expected)|.

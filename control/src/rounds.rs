@@ -7,8 +7,8 @@
 //! holds of estimates of them, which are kept as rounds go by:
 //!
 //! - **ODLD**: the next round drafts γ*(α, L) tokens. Where rounds were all of one length, F and t_n cannot be
-//!   separated; so a round now and then, and more of them while times drift, is a quarter longer or shorter, by one draft
-//!   at least. From one round to the next γ* at most doubles, so that a bad guess costs little.
+//!   separated; so a round now and then, and more of them while times drift, is a quarter longer or shorter, by one
+//!   draft at least. From one round to the next γ* at most doubles, so that a bad guess costs little.
 //! - **AS²**: the target alone takes T_alone for a token. Where a round's tokens times T_alone is no more than the
 //!   round's time, the target writes alone for a while, and drafting is tried again later.
 //!

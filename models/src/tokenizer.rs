@@ -108,6 +108,12 @@ impl Tokenizer {
         self.inner.token_to_id(token)
     }
 
+    /// True if `token` is an added token that is marked as special.
+    #[must_use]
+    pub fn is_special(&self, token: &str) -> bool {
+        self.inner.get_added_vocabulary().is_special_token(token)
+    }
+
     /// Token as it is stored in the vocabulary, given by its id.
     #[must_use]
     pub fn token(&self, id: u32) -> Option<String> {

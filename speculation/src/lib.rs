@@ -22,7 +22,7 @@
 //!
 //! ```
 //! use core::time::Duration;
-//! use outrider_codec::{frame::SamplingParameters, scheme::SchemeParameters};
+//! use outrider_codec::{frame::{Limits, SamplingParameters}, scheme::SchemeParameters};
 //! use outrider_speculation::session::{
 //!     cloud::{Admission, CloudOutput, CloudSession, TargetInfo},
 //!     edge::{DraftInfo, EdgeOutput, EdgeSession, Event, Mode, Settings, Speculation},
@@ -33,18 +33,8 @@
 //! let (vocab_size, tokenizer_hash, context_length, now) = (4, [0; 32], 64, Duration::ZERO);
 //!
 //! let mut edge = EdgeSession::new(DraftInfo { vocab_size, tokenizer_hash, context_length, heads: None });
-//! let target = TargetInfo {
-//!     vocab_size,
-//!     tokenizer_hash,
-//!     context_length,
-//!     max_draft_tokens: 8,
-//!     max_in_flight: 1,
-//!     max_guesses: 0,
-//!     max_branches: 0,
-//!     own_draws: false,
-//!     fewest_passes: false,
-//!     eos_ids: vec![],
-//! };
+//! let limits = Limits::rounds(context_length, 8);
+//! let target = TargetInfo { vocab_size, tokenizer_hash, limits, eos_ids: vec![] };
 //! let mut cloud = CloudSession::new(target, Admission::default());
 //! let settings = Settings {
 //!     mode: Mode::Speculative(Speculation::new(SchemeParameters::Coupled, 4)),

@@ -1,7 +1,7 @@
 //! The link's round trip, by handshakes, first tokens and answers to guesses.
 //!
-//! A guess that the target does not wait for is answered by the pass after the one under way, whose rest it waits for as
-//! well: a trip shorter than a pass may look as long as one, and may be none.
+//! A guess that the target does not wait for is answered by the pass after the one under way, whose rest it waits for
+//! as well: a trip shorter than a pass may look as long as one, and may be none.
 
 use core::time::Duration;
 

@@ -73,18 +73,18 @@ pub enum CloudOutput {
 /// 3. After every call: [`poll`](Self::poll) until it gives `None`, doing what it says:
 ///    - [`Send`](CloudOutput::Send): send these bytes as one message.
 ///    - [`Verify`](CloudOutput::Verify): run the forward pass, judge its round, and call
-///      [`handle_judgement`](Self::handle_judgement); or [`handle_failure`](Self::handle_failure). One pass is under way
-///      at a time; frames may arrive meanwhile. [`Pass::judge`] judges rows of logits. A target without logits may judge
-///      otherwise: the session checks each judgement.
+///      [`handle_judgement`](Self::handle_judgement); or [`handle_failure`](Self::handle_failure). One pass is under
+///      way at a time; frames may arrive meanwhile. [`Pass::judge`] judges rows of logits. A target without logits may
+///      judge otherwise: the session checks each judgement.
 ///    - [`Hold`](CloudOutput::Hold): guesses are on their way that spare the target work. Unless another output comes
 ///      before, call [`end_hold`](Self::end_hold) after this time.
 ///    - [`Offer`](CloudOutput::Offer): guesses have come that a target with draws of its own may use at once.
 ///    - [`Draft`](CloudOutput::Draft): have the server's own draft model guess, and call
 ///      [`handle_drafts`](Self::handle_drafts). [`set_prices`](Self::set_prices) says whether there is one.
 ///    - [`Close`](CloudOutput::Close): send nothing more, close the connection, free the cache.
-/// 4. When the connection is gone, do not poll any more. If the session [is worth keeping](Self::is_worth_keeping), keep
-///    it and its cache for a while, and hand in the judgement of the pass under way. When an edge with the session's
-///    ticket asks for it over another connection, call [`resume`](Self::resume) and go on at 2.
+/// 4. When the connection is gone, do not poll any more. If the session [is worth keeping](Self::is_worth_keeping),
+///    keep it and its cache for a while, and hand in the judgement of the pass under way. When an edge with the
+///    session's ticket asks for it over another connection, call [`resume`](Self::resume) and go on at 2.
 #[derive(Debug)]
 pub struct CloudSession {
     target: TargetInfo,

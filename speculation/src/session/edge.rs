@@ -71,8 +71,8 @@ pub use settings::{Ahead, DraftInfo, Mode, Settings, Speculation};
 ///    [`is_idle`](Self::is_idle), [`start`](Self::start) a generation, which [`cancel`](Self::cancel) ends early. Then
 ///    poll again.
 /// 4. When the connection is gone, call [`disconnected`](Self::disconnected). If it gives `true`, open another
-///    connection, as often as it takes, call [`reconnected`](Self::reconnected), and go on at 2. Do not hand in bytes of
-///    a connection that is gone.
+///    connection, as often as it takes, call [`reconnected`](Self::reconnected), and go on at 2. Do not hand in bytes
+///    of a connection that is gone.
 /// 5. [`close`](Self::close) says goodbye; poll once more for its frame.
 ///
 /// Every call takes `now`, the time since any fixed moment. After an `Err` the session is of no use: close the
@@ -241,8 +241,8 @@ impl EdgeSession {
         })
     }
 
-    /// States what is wanted of a pass besides its rows: as few logits as the scheme sends and nothing else looks at, or
-    /// guesses of which nothing but ids is sent.
+    /// States what is wanted of a pass besides its rows: as few logits as the scheme sends and nothing else looks at,
+    /// or guesses of which nothing but ids is sent.
     fn wanted(&self, forward: Forward) -> Forward {
         let Some(generation) = &self.generation else { return forward };
         Forward { top_k: generation.top_k(), chosen: generation.choice(), ..forward }
