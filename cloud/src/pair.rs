@@ -286,7 +286,8 @@ pub fn info_of(config: &ModelConfig, tokenizer: &Tokenizer, max_draft_tokens: u8
     })
 }
 
-/// The ids that end a text: the model's own, and the special token that ends a turn in the chat template of a GGUF file.
+/// The ids that end a text: the model's own, and the special token that ends a turn in the chat template of a GGUF
+/// file.
 ///
 /// Many converted files name only the end of a document (`tokenizer.ggml.eos_token_id`), without `eot_token_id`.
 /// llama.cpp looks for the same texts.
