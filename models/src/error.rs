@@ -33,6 +33,14 @@ pub enum LoadError {
         /// Name of the missing file.
         name: String,
     },
+    /// Another kind of file in place of a model.
+    #[error("{kind} instead of a model; {advice}")]
+    OtherKind {
+        /// The kind of file found.
+        kind: &'static str,
+        /// The way to the model itself.
+        advice: &'static str,
+    },
     /// The first four bytes are not `GGUF`.
     #[error("not a GGUF file: magic bytes {found:02x?}")]
     NotGguf {
@@ -175,6 +183,14 @@ pub enum LoadError {
         key: String,
         /// Value of the setting.
         found: String,
+    },
+    /// A JSON file next to `config.json` is not valid, or a field has an unexpected type.
+    #[error("{file}: {error}")]
+    Beside {
+        /// Name of the file.
+        file: &'static str,
+        /// Error of the parser.
+        error: serde_json::Error,
     },
     /// `config.json` is not valid JSON, or a field has an unexpected type.
     #[error("config.json: {0}")]

@@ -5,6 +5,8 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokenizers::{Encoding, PostProcessor, PostProcessorWrapper, Token};
 
@@ -12,6 +14,7 @@ use self::{marks::MarkedEncoder, spelling::Spelling};
 use crate::error::{EncodeError, LoadError};
 
 mod marks;
+mod oniguruma;
 mod spelling;
 mod stream;
 
@@ -41,6 +44,12 @@ impl Tokenizer {
     pub fn from_bytes(json: &[u8]) -> Result<Self, LoadError> {
         let refused = |error: tokenizers::Error| LoadError::Tokenizer(error.to_string());
         let mut inner = tokenizers::Tokenizer::from_bytes(json).map_err(refused)?;
+        if let Some(pre_tokenizer) = inner.get_pre_tokenizer().map(with_rubys_patterns).transpose()?.flatten() {
+            inner.with_pre_tokenizer(Some(pre_tokenizer));
+        }
+        if let Some(normalizer) = inner.get_normalizer().map(with_rubys_patterns).transpose()?.flatten() {
+            inner.with_normalizer(Some(normalizer)).map_err(refused)?;
+        }
         // Truncation and padding are limits of a training run and do not apply to prompts.
         inner.with_truncation(None).map_err(refused)?.with_padding(None);
         let beginning = beginning(&inner);
@@ -131,6 +140,33 @@ impl Tokenizer {
     /// [`EncodeError`] if the vocabulary cannot express the text.
     pub(crate) fn encode_marked(&self, text: &str) -> Result<Vec<u32>, EncodeError> {
         self.marked.get_or_init(|| MarkedEncoder::new(&self.inner, &self.marks)).encode(text)
+    }
+}
+
+/// A part of a tokenizer whose patterns are translated from Oniguruma; `None` if none of them differs.
+///
+/// # Errors
+/// [`LoadError::Tokenizer`] if a translated pattern is not valid.
+fn with_rubys_patterns<T: Serialize + DeserializeOwned>(part: &T) -> Result<Option<T>, LoadError> {
+    let refused = |error: serde_json::Error| LoadError::Tokenizer(error.to_string());
+    let mut json = serde_json::to_value(part).map_err(refused)?;
+    if translate(&mut json) { serde_json::from_value(json).map(Some).map_err(refused) } else { Ok(None) }
+}
+
+/// Translates all patterns in a value; true if one differs.
+fn translate(json: &mut Value) -> bool {
+    match json {
+        Value::Array(items) => items.iter_mut().fold(false, |differs, item| translate(item) | differs),
+        Value::Object(fields) => fields.iter_mut().fold(false, |differs, (key, field)| match field {
+            Value::String(pattern) if key == "Regex" => {
+                let translated = oniguruma::translated(pattern);
+                let is_new = translated != *pattern;
+                *pattern = translated;
+                is_new | differs
+            }
+            other => translate(other) | differs,
+        }),
+        _ => false,
     }
 }
 

@@ -19,6 +19,7 @@ use std::collections::HashMap;
 use super::{
     element::ElementType,
     gguf_fields::{Claim, Fields, Stop, scalar_size},
+    other_kind,
     plan::{Directory, Entry, Planned},
     stream::{Describes, Header, Progress},
 };
@@ -163,6 +164,7 @@ impl GgufHeader {
             Item::Magic => {
                 let magic = fields.bytes("magic")?;
                 if magic != *b"GGUF" {
+                    other_kind::refuse(&magic)?;
                     return Err(LoadError::NotGguf { found: magic }.into());
                 }
                 self.expects = Item::Version;

@@ -7,6 +7,7 @@ use std::{
 
 use serde_json::{Value, json};
 
+use super::other_kind;
 use crate::error::LoadError;
 #[cfg(feature = "tokenizers")]
 use crate::tokenizer::Tokenizer;
@@ -55,9 +56,13 @@ impl GgufVocabulary {
         let mut file = File { reader, position: 0 };
         let magic = file.bytes()?;
         if magic != *b"GGUF" {
+            other_kind::refuse(&magic)?;
             return Err(LoadError::NotGguf { found: magic });
         }
         let version = u32::from_le_bytes(file.bytes()?);
+        if matches!(version.swap_bytes(), 2 | 3) {
+            return Err(LoadError::BigEndian);
+        }
         if version != 2 && version != 3 {
             return Err(LoadError::GgufVersion { found: version });
         }

@@ -32,6 +32,7 @@ mod gguf_fields;
 pub(crate) mod gguf_parts;
 pub(crate) mod gguf_vocabulary;
 pub(crate) mod heads;
+mod other_kind;
 pub(crate) mod parts;
 mod plan;
 pub(crate) mod random;

@@ -16,6 +16,7 @@ use safetensors::{
 use super::stream::read_header;
 use super::{
     element::ElementType,
+    other_kind,
     plan::{Directory, Entry, Planned},
     stream::{Describes, Header, Progress},
 };
@@ -84,6 +85,7 @@ impl<D: Description> Header for SafetensorsHeader<D> {
         }
         let end = self.end().unwrap_or(0);
         if end > LONGEST_HEADER + LENGTH_BYTES as u64 {
+            other_kind::refuse(&self.bytes)?;
             return Err(SafeTensorError::HeaderTooLarge.into());
         }
         if self.total_bytes.is_some_and(|total| end > total) {

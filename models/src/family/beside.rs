@@ -1,6 +1,6 @@
 //! Settings in the files next to a checkpoint's `config.json`.
 
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{config::ModelConfig, hugging_face::OneOrMany};
 use crate::error::LoadError;
@@ -16,7 +16,7 @@ impl ModelConfig {
             self.eos_token_ids = ids.tokens()?;
         }
         if let Some(json) = file("tokenizer_config.json")? {
-            let TokenizerConfig { add_bos_token, tokenizer_class } = serde_json::from_slice(&json)?;
+            let TokenizerConfig { add_bos_token, tokenizer_class } = parsed("tokenizer_config.json", &json)?;
             self.adds_bos = add_bos_token.unwrap_or_else(|| begins(tokenizer_class.as_deref()));
         }
         self.validate()
@@ -26,6 +26,11 @@ impl ModelConfig {
 /// Default of `add_bos_token` for a tokenizer class. The general class follows its template, which `Tokenizer` applies.
 fn begins(class: Option<&str>) -> bool {
     class.is_none_or(|class| ["Llama", "Gemma", "PreTrained"].iter().any(|known| class.starts_with(known)))
+}
+
+/// Parses a file next to `config.json`; an error names it.
+fn parsed<T: DeserializeOwned>(file: &'static str, json: &[u8]) -> Result<T, LoadError> {
+    serde_json::from_slice(json).map_err(|error| LoadError::Beside { file, error })
 }
 
 /// Contents of `generation_config.json`: tokens that begin and end a text.
@@ -39,7 +44,7 @@ impl GenerationConfig {
     /// Reads the file; all fields are empty if it does not exist.
     pub(super) fn read(file: Beside<'_>) -> Result<Self, LoadError> {
         match file("generation_config.json")? {
-            Some(json) => Ok(serde_json::from_slice(&json)?),
+            Some(json) => parsed("generation_config.json", &json),
             None => Ok(Self::default()),
         }
     }

@@ -80,6 +80,16 @@ fn flipped_bits_never_panic() {
 fn headers_that_cannot_be_true() {
     assert!(matches!(error(b""), LoadError::Truncated { needed: 4, remaining: 0, .. }));
     assert!(matches!(error(b"GGML\x03\0\0\0"), LoadError::NotGguf { found } if found == *b"GGML"));
+    for (file, named) in [
+        (b"version https://git-lfs.example/spec/v1\noid".as_slice(), "Git LFS"),
+        (b"<!DOCTYPE html><html>", "HTML"),
+        (b"PK\x03\x04....", "ZIP"),
+    ] {
+        let config = include_bytes!("../golden/grouped.config.json");
+        for refused in [load(file), Model::from_safetensors(config, file)] {
+            assert!(refused.is_err_and(|error| error.to_string().contains(named)), "{named}");
+        }
+    }
     assert!(matches!(error(b"GGUF\x01\0\0\0"), LoadError::GgufVersion { found: 1 }));
     assert!(matches!(error(b"GGUF\0\0\0\x03"), LoadError::BigEndian));
     for count in [1u64, 1 << 32, u64::MAX] {
