@@ -2,6 +2,9 @@
 
 use super::*;
 
+#[cfg(target_arch = "wasm32")]
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
 fn tokens(session: &mut CloudSession) -> Vec<u32> {
     match session.next_frame() {
         Some(Frame::Tokens(tokens)) => tokens.ids,
