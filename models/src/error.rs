@@ -187,7 +187,7 @@ pub enum LoadError {
     /// A JSON file next to `config.json` is not valid, or a field has an unexpected type.
     #[error("{file}: {error}")]
     Beside {
-        /// Name of the file.
+        /// Name of the file next to `config.json`.
         file: &'static str,
         /// Error of the parser.
         error: serde_json::Error,

@@ -141,8 +141,7 @@ impl Gguf {
         let mut files = Vec::new();
         for first in (0..self.directory.len()).step_by(each) {
             let end = self.directory.len().min(first + each);
-            let mut file = Self::default();
-            file.data = self.data[starts[first]..starts[end]].to_vec();
+            let mut file = Self { data: self.data[starts[first]..starts[end]].to_vec(), ..Self::default() };
             for entry in &self.directory[first..end] {
                 let moved = (offset(entry) - starts[first]) as u64;
                 file.directory.push([&entry[..entry.len() - 8], &moved.to_le_bytes()].concat());

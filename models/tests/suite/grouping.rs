@@ -3,11 +3,14 @@
 use outrider_models::KvCache;
 use outrider_testing::logits::assert_same_bits;
 
+/// Runs tokens after a cache, and returns the logits of the given rows.
+pub type ForwardPass<'m> = dyn Fn(&mut KvCache, &[u32], &[usize]) -> Vec<Vec<f32>> + 'm;
+
 /// A model that reads tokens into a cache.
 pub struct Reader<'m> {
     pub fresh: &'m dyn Fn() -> KvCache,
     /// Reads tokens and gives the logits at the positions.
-    pub forward: &'m dyn Fn(&mut KvCache, &[u32], &[usize]) -> Vec<Vec<f32>>,
+    pub forward: &'m ForwardPass<'m>,
 }
 
 impl Reader<'_> {
