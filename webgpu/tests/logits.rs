@@ -92,7 +92,7 @@ async fn every_family_has_the_logits_and_the_greedy_texts_of_transformers() {
             let others = draft.forward(others, golden.tokens.len() - from).await.unwrap();
             for (row, expected) in golden.rows.iter().zip(&golden.logits) {
                 let found = first.iter().chain(others.iter()).nth(if *row < from { 0 } else { 1 + row - from });
-                assert_within(OF_FAMILIES, found.unwrap().0, expected, &format!("{what}, row {row}"));
+                assert_within(OF_FAMILIES, found.unwrap().0, expected, format!("{what}, row {row}"));
             }
             if !IS_BROWSER {
                 draft.truncate(0);
@@ -107,7 +107,7 @@ async fn every_family_has_the_logits_and_the_greedy_texts_of_transformers() {
                 // Where two are as good, the other.
                 let mut nearly = row.to_vec();
                 nearly[*expected as usize] = row[argmax(row)];
-                assert_within(OF_FAMILIES, &nearly, row, &format!("{what} writes {expected} after {}", draft.held()));
+                assert_within(OF_FAMILIES, &nearly, row, format!("{what} writes {expected} after {}", draft.held()));
                 next = vec![*expected];
             }
         }
