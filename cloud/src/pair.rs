@@ -389,3 +389,40 @@ fn failure(what: &'static str, path: Option<&Path>, error: LoadError) -> PairErr
 fn place(path: Option<&Path>) -> String {
     path.map_or("in the binary".to_owned(), |path| path.display().to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// llama.cpp ends a turn at these texts too: only control tokens count, and only those that the template writes.
+    #[test]
+    fn a_turn_ends_where_the_files_template_ends_it() {
+        let special = |id: u32, content: &str, special: bool| {
+            json!({
+                "id": id, "content": content, "special": special, "single_word": false, "lstrip": false,
+                "rstrip": false, "normalized": false,
+            })
+        };
+        let tokenizer = json!({
+            "version": "1.0", "normalizer": null, "pre_tokenizer": null, "post_processor": null, "decoder": null,
+            "added_tokens": [special(1, "<|im_end|>", true), special(2, "<|end|>", false), special(3, "<|eot_id|>", true)],
+            "model": {
+                "type": "WordLevel", "unk_token": "a",
+                "vocab": { "a": 0, "<|im_end|>": 1, "<|end|>": 2, "<|eot_id|>": 3 },
+            },
+        });
+        let tokenizer = Tokenizer::from_bytes(tokenizer.to_string().as_bytes()).unwrap();
+        let mut config = PairPaths::default().draft().unwrap().config().clone();
+        config.eos_token_ids = vec![0];
+        for (template, expected) in [
+            (None, vec![0]),
+            (Some("{{ message.content }}<|im_end|><|end|>"), vec![0, 1]),
+            (Some("<|eot_id|>"), vec![0, 3]),
+        ] {
+            config.chat_template = template.map(ToOwned::to_owned);
+            assert_eq!(end_ids(&config, &tokenizer), expected, "{template:?}");
+        }
+    }
+}

@@ -38,6 +38,15 @@ fn what_begins_a_prompt_is_said_beside_the_config() {
     assert_eq!(checkpoint("README.md", "").config().first_token(), Some(0), "nothing else is known");
 }
 
+#[test]
+fn an_error_names_the_file_that_is_wrong() {
+    for (name, text) in [("generation_config.json", "{"), ("tokenizer_config.json", "{\"add_bos_token\": \"yes\"}")] {
+        let files = [("config.json", CONFIG), ("model.safetensors", WEIGHTS), (name, text.as_bytes())];
+        let error = Model::open(&Folder::with(files)).err().unwrap();
+        assert!(matches!(&error, LoadError::Beside { file, .. } if *file == name), "{error}");
+    }
+}
+
 /// A checkpoint cut into three files by its tensors: settings, weights, and the index.
 fn sharded_files() -> Vec<(String, Vec<u8>)> {
     let (header, start) = Safetensors::header_of(WEIGHTS);

@@ -10,7 +10,10 @@ use outrider_cloud::{
     target::engine::{Engine, GuessPolicy, OwnDraftPolicy},
 };
 use outrider_codec::frame::SamplingParameters;
-use outrider_speculation::session::edge::{Mode, Settings};
+use outrider_speculation::session::{
+    cloud::TargetInfo,
+    edge::{Mode, Settings},
+};
 use outrider_testing::logits::on_cpu;
 use outrider_tests::{
     http::{self, Answer},
@@ -117,6 +120,27 @@ async fn a_stop_sequence_is_the_end_and_not_part_of_the_text() {
     let parts = chunks(&server, COMPLETIONS, streamed).await;
     let joined: String = parts.iter().map(|part| part["choices"][0]["text"].as_str().unwrap()).collect();
     assert_eq!(joined, expected);
+}
+
+/// A special token has no text, and ends a text all the same where a stop string spells it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_sequence_may_spell_a_special_token() {
+    let (edge, pair) = (Edge::load(), PairPaths::default());
+    let target = pair.target().unwrap();
+    let info = target_info(&target, &edge.tokenizer, 16).unwrap();
+    let end = edge.tokenizer.token(info.eos_ids[0]).unwrap();
+    let endless = TargetInfo { eos_ids: Vec::new(), ..info };
+    let server = Server::start_as(Options::default()).await;
+    let other = Server::serve(Engine::start(target, 8).unwrap().into(), endless, Options::default());
+    let (mut seed, mut whole) = (0, Value::Null);
+    while whole["choices"][0]["finish_reason"] != "stop" {
+        seed += 1;
+        assert!(seed < 20, "no text of the pair ends by itself");
+        whole = answer(&server, COMPLETIONS, json!({ "prompt": PROMPT, "max_tokens": 400, "seed": seed })).await;
+    }
+    let body = json!({ "prompt": PROMPT, "max_tokens": 400, "seed": seed, "stop": ["###", end] });
+    let stopped = answer(&other, COMPLETIONS, body).await;
+    assert_eq!((&stopped["choices"], &stopped["usage"]), (&whole["choices"], &whole["usage"]));
 }
 
 /// The first text is the one that is written where only one is asked for; each is the target's own for its seed.

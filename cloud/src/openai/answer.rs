@@ -201,3 +201,30 @@ impl Answer {
 fn choice(index: u32, what: &str, content: &Value, logprobs: &Value, finish: Option<&str>) -> Value {
     json!({ "index": index, what: content, "logprobs": logprobs, "finish_reason": finish })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Single bytes of characters have the same text; an entry of OpenAI's map is that of the likeliest.
+    #[test]
+    fn tokens_of_one_text_share_the_entry_of_the_likeliest() {
+        let likeliest = [("\u{fffd}", -0.5), ("a", -1.5), ("\u{fffd}", -2.5)];
+        let token = TokenLogprob {
+            text: "\u{fffd}".to_owned(),
+            log_probability: -0.5,
+            likeliest: likeliest.map(|(text, p)| (text.to_owned(), p)).to_vec(),
+            offset: 0,
+        };
+        let answer = Answer {
+            endpoint: Endpoint::Completion,
+            id: 0,
+            created: 0,
+            model: String::new(),
+            prompt_tokens: 0,
+            include_usage: false,
+            has_log_probabilities: true,
+        };
+        assert_eq!(answer.logprobs(&[token])["top_logprobs"], json!([{ "\u{fffd}": -0.5, "a": -1.5 }]));
+    }
+}

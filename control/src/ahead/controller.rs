@@ -143,8 +143,8 @@ impl AheadController {
         self.trip.next_generation();
     }
 
-    /// Takes an observation.
-    pub fn observe(&mut self, observation: Observation) {
+    /// Takes an observation. Returns true if it ended a segment, so that a mode was chosen for the next.
+    pub fn observe(&mut self, observation: Observation) -> bool {
         match observation {
             Observation::Handshake(took) => {
                 if self.trip.connected(took) {
@@ -185,9 +185,10 @@ impl AheadController {
                 }
                 self.rates.observe(candidates, right);
             }
-            Observation::Written { tokens, now } => self.written(tokens, now),
+            Observation::Written { tokens, now } => return self.written(tokens, now),
             Observation::Round(_) | Observation::Streamed(_) => {}
         }
+        false
     }
 
     /// The plan to follow until the next observation.
@@ -273,9 +274,9 @@ impl AheadController {
     }
 
     /// Chooses the mode of the next segment where one is over; on another link everything is tried again.
-    fn written(&mut self, tokens: usize, now: Duration) {
+    fn written(&mut self, tokens: usize, now: Duration) -> bool {
         if self.fixed.is_some() {
-            return;
+            return false;
         }
         let over = self.segment.written(tokens, now);
         if (over.is_some() || self.trip.may_say()) && self.is_other_link() {
@@ -283,9 +284,10 @@ impl AheadController {
         } else if let Some(seconds) = over {
             self.measured(seconds);
         } else {
-            return;
+            return false;
         }
         self.choose();
+        true
     }
 
     /// Chooses the mode of the next segment.

@@ -49,15 +49,12 @@ pub(super) fn add_to(environment: &mut Environment<'_>) {
 
 /// Converts to an integer; what is none becomes `default`.
 fn int(value: &Value, default: Option<Value>) -> Value {
-    let number = match value.as_str() {
-        Some(text) => text.trim().parse().ok(),
-        None => f64::try_from(value.clone()).ok(),
+    let truncated = |number: f64| number as i64;
+    let number = match value.as_str().map(str::trim) {
+        Some(text) => text.parse().ok().or_else(|| text.parse().ok().map(truncated)),
+        None => value.as_i64().or_else(|| f64::try_from(value.clone()).ok().map(truncated)),
     };
-    match (value.as_i64(), value.as_str().and_then(|text| text.trim().parse::<i64>().ok()), number) {
-        (Some(integer), ..) | (None, Some(integer), _) => Value::from(integer),
-        (None, None, Some(number)) => Value::from(number.trunc() as i64),
-        (None, None, None) => default.unwrap_or_else(|| Value::from(0)),
-    }
+    number.map_or_else(|| default.unwrap_or_else(|| Value::from(0)), Value::from)
 }
 
 /// Rounds to `precision` digits after the point, halves to the even digit as Python does.

@@ -18,8 +18,7 @@ use std::collections::HashMap;
 
 use super::{
     element::ElementType,
-    gguf_fields::{Claim, Fields, Stop, scalar_size},
-    other_kind,
+    gguf_fields::{Claim, Fields, Stop, check_magic, check_version, scalar_size},
     plan::{Directory, Entry, Planned},
     stream::{Describes, Header, Progress},
 };
@@ -163,20 +162,12 @@ impl GgufHeader {
         match self.expects {
             Item::Magic => {
                 let magic = fields.bytes("magic")?;
-                if magic != *b"GGUF" {
-                    other_kind::refuse(&magic)?;
-                    return Err(LoadError::NotGguf { found: magic }.into());
-                }
+                check_magic(magic)?;
                 self.expects = Item::Version;
             }
             Item::Version => {
                 let version = fields.u32("version")?;
-                if matches!(version.swap_bytes(), 2 | 3) {
-                    return Err(LoadError::BigEndian.into());
-                }
-                if version != 2 && version != 3 {
-                    return Err(LoadError::GgufVersion { found: version }.into());
-                }
+                check_version(version)?;
                 self.expects = Item::Counts;
             }
             Item::Counts => {

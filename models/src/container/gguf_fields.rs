@@ -1,9 +1,34 @@
 //! Fields of a GGUF file, parsed from bytes that may end anywhere.
 
+use super::other_kind;
 use crate::{error::LoadError, family::gguf_settings::Value};
 
 /// Longest key or tensor name, in bytes. The specification says 65535 for keys.
 const LONGEST_NAME: u64 = 65_535;
+
+/// Checks the first four bytes of a GGUF file.
+///
+/// # Errors
+/// [`LoadError::OtherKind`] or [`LoadError::NotGguf`].
+pub(super) fn check_magic(magic: [u8; 4]) -> Result<(), LoadError> {
+    if magic == *b"GGUF" {
+        return Ok(());
+    }
+    other_kind::refuse(&magic)?;
+    Err(LoadError::NotGguf { found: magic })
+}
+
+/// Checks the version after these bytes, read as little-endian.
+///
+/// # Errors
+/// [`LoadError::BigEndian`] or [`LoadError::GgufVersion`].
+pub(super) fn check_version(version: u32) -> Result<(), LoadError> {
+    match version {
+        2 | 3 => Ok(()),
+        _ if matches!(version.swap_bytes(), 2 | 3) => Err(LoadError::BigEndian),
+        _ => Err(LoadError::GgufVersion { found: version }),
+    }
+}
 
 /// Range of bytes that a file claims to have.
 #[derive(Debug, Clone, PartialEq, Eq)]

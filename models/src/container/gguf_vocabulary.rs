@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::other_kind;
+use super::gguf_fields::{check_magic, check_version};
 use crate::error::LoadError;
 #[cfg(feature = "tokenizers")]
 use crate::tokenizer::Tokenizer;
@@ -54,18 +54,8 @@ impl GgufVocabulary {
     /// [`LoadError`] if the file is not GGUF, malformed or truncated.
     pub fn read(reader: &mut impl Read) -> Result<Option<Self>, LoadError> {
         let mut file = File { reader, position: 0 };
-        let magic = file.bytes()?;
-        if magic != *b"GGUF" {
-            other_kind::refuse(&magic)?;
-            return Err(LoadError::NotGguf { found: magic });
-        }
-        let version = u32::from_le_bytes(file.bytes()?);
-        if matches!(version.swap_bytes(), 2 | 3) {
-            return Err(LoadError::BigEndian);
-        }
-        if version != 2 && version != 3 {
-            return Err(LoadError::GgufVersion { found: version });
-        }
+        check_magic(file.bytes()?)?;
+        check_version(u32::from_le_bytes(file.bytes()?))?;
         let (_tensors, settings) = (file.u64()?, file.u64()?);
         let mut vocabulary = Self::default();
         for _ in 0..settings {

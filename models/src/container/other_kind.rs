@@ -14,8 +14,8 @@ const KINDS: [(&[u8], &str, &str); 6] = [
 const LFS: &str = "a pointer of Git LFS";
 const HTML: &str = "a page of HTML";
 
-/// Refuses a file whose first bytes are those of another kind. Fewer than the kind's bytes are compared as far as they
-/// go, but at least four.
+/// Refuses a file whose first bytes are those of another kind. A kind with more bytes than `start` is known by those
+/// that are there, at least four.
 ///
 /// # Errors
 /// [`LoadError::OtherKind`].

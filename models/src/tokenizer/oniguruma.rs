@@ -22,7 +22,7 @@ pub(super) fn translated(pattern: &str) -> String {
                 let flags = flags(rest);
                 out.push_str(&rest[..flags].replace('m', "s"));
                 rest = &rest[flags..];
-                (atom, rest) = (out.len(), rest);
+                atom = out.len();
                 continue;
             }
             ')' => {

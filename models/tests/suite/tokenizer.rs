@@ -136,6 +136,22 @@ fn bytes_make_characters_whatever_the_decoder_is_nested_in() {
     }
 }
 
+/// Oniguruma, with which transformers cuts texts, repeats `{1,3}+`: three digits at most, once or more often.
+#[test]
+fn patterns_are_those_of_oniguruma() {
+    for (pattern, pieces) in [(r"\p{N}{1,3}+|[^\p{N}]+", 1), (r"\p{N}{1,3}|[^\p{N}]+", 2)] {
+        let mut json = vocabularies::byte_level(None, false);
+        let split =
+            json!({ "type": "Split", "pattern": { "Regex": pattern }, "behavior": "Isolated", "invert": false });
+        let parts = [split, json["pre_tokenizer"].clone()];
+        json["pre_tokenizer"] = json!({ "type": "Sequence", "pretokenizers": parts });
+        let id = json["model"]["vocab"].as_object().unwrap().len();
+        json["model"]["vocab"]["2026"] = json!(id);
+        let ids = Tokenizer::from_bytes(json.to_string().as_bytes()).unwrap().encode("2026").unwrap();
+        assert_eq!(ids == [id as u32], pieces == 1, "{pattern}: {ids:?}");
+    }
+}
+
 #[test]
 fn the_fingerprint_is_that_of_the_vocabulary() {
     let tokenizer = Tokenizer::from_bytes(TOKENIZER).unwrap();

@@ -391,7 +391,9 @@ fn what_the_edge_has_to_do_besides_is_waited_for_too() {
     let promised = [0, 4].map(|beside| {
         let mut pace = AheadController::new(None);
         pace.drafted(MS, 1);
-        (0..80).for_each(|_| pace.observe(Observation::Corrected { after: (beside + 3) * MS, drafts: 3 }));
+        for _ in 0..80 {
+            pace.observe(Observation::Corrected { after: (beside + 3) * MS, drafts: 3 });
+        }
         pace.passed(10 * MS, 0, Some(0));
         answered(&mut pace, 12 * MS, 10 * MS);
         let conditions = pace.conditions().unwrap();

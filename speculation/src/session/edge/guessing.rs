@@ -397,7 +397,9 @@ impl Guessing {
         let is_first = books.ledger.awaited(received.at).filter(|_| !pass.is_zero());
         let first = is_first.map(|after| Observation::FirstToken { after, pass });
         let answer = self.frames.hear(tokens.heard, received.at, pass).map(Observation::Answered);
-        first.into_iter().chain(answer).for_each(|observation| self.controller.observe(observation));
+        for observation in first.into_iter().chain(answer) {
+            self.controller.observe(observation);
+        }
         if !pass.is_zero() {
             if tokens.own {
                 self.controller.observe(Observation::PassedAlone(pass));
@@ -412,8 +414,10 @@ impl Guessing {
             self.frames.forget_guesses();
             self.corrected = (!self.rests()).then_some(received.at);
         }
-        self.controller.observe(Observation::Written { tokens: tokens.ids.len(), now: received.at });
-        books.ledger.paced(AheadRecord { branches: self.is_branching(), ..AheadRecord::from(&self.controller) });
+        let is_chosen = self.controller.observe(Observation::Written { tokens: tokens.ids.len(), now: received.at });
+        if is_chosen || tokens.finish.is_some() {
+            books.ledger.paced(AheadRecord { branches: self.is_branching(), ..AheadRecord::from(&self.controller) });
+        }
         books.ledger.wrote(tokens.ids.len(), received.at);
         Ok(Committed { tokens: committed, evidence, round: None })
     }
