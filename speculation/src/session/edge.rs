@@ -33,6 +33,7 @@ mod drafting;
 mod error;
 mod event;
 mod flight;
+mod frames_unheard;
 mod generation;
 mod guessing;
 mod learned;
