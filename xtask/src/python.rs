@@ -1,4 +1,4 @@
-//! Python environments under target/tools, and the tests that are Python programs: of the package for vLLM, of the
+//! Python environments under target/tools, and the tests that are Python programs: of the packages in integrations/, of the
 //! server by OpenAI's client, and of manifests by their schemas.
 
 use std::net::SocketAddr;
@@ -37,12 +37,15 @@ pub fn environment(workspace: &Workspace, name: &str, packages: &[&str]) -> Resu
     Ok(python)
 }
 
-/// Checks and tests the package for vLLM: formatting, lints, types and tests.
-pub fn test_package(workspace: &Workspace) -> Result<()> {
+/// Checks and tests the packages in integrations/: formatting, lints, types and tests. Tests of the package that trains
+/// drafts that need torch are skipped where it is absent.
+pub fn test_packages(workspace: &Workspace) -> Result<()> {
     let python = environment(workspace, "python-package", &CHECKERS)?;
-    let package = workspace.root().join("integrations/vllm");
-    for module in [&["ruff", "format", "--check"][..], &["ruff", "check"], &["mypy"], &["pytest", "--quiet"]] {
-        process::run(workspace.command(&python).current_dir(&package).arg("-m").args(module))?;
+    for package in ["vllm", "draft"] {
+        let package = workspace.root().join("integrations").join(package);
+        for module in [&["ruff", "format", "--check"][..], &["ruff", "check"], &["mypy"], &["pytest", "--quiet"]] {
+            process::run(workspace.command(&python).current_dir(&package).arg("-m").args(module))?;
+        }
     }
     Ok(())
 }

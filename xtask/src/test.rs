@@ -30,7 +30,7 @@ pub enum Step {
     Wasm,
     /// Type check, unit tests and build of the npm package in web/
     Page,
-    /// Formatting, lints, types and tests of the package for vLLM in integrations/vllm/
+    /// Formatting, lints, types and tests of the packages in integrations/
     Python,
     /// Page and server together in Chromium; OpenAI's client against the server; manifests of docs/
     #[value(name = "e2e")]
@@ -60,7 +60,7 @@ impl Step {
             Self::Native => test_native(workspace, full),
             Self::Wasm => wasm::test(workspace, full),
             Self::Page => test_page(workspace, full),
-            Self::Python => python::test_package(workspace),
+            Self::Python => python::test_packages(workspace),
             Self::EndToEnd => test_end_to_end(workspace, full),
             Self::Device => test_device(workspace, full),
             Self::Fuzz => fuzz::run(workspace, &FuzzOptions::smoke()),

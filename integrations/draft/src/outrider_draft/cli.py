@@ -1,0 +1,212 @@
+"""Command line of outrider-draft."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from outrider_draft import conversations, draft, export, report, target, teacher, training, vocabulary
+
+HELD_OUT = 100
+"""Number of conversations for the report."""
+CONTEXT = 1024
+"""Longest conversation in tokens; what follows is cut."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run `outrider-draft`; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        make(options)
+    except (ValueError, OSError) as error:
+        print(f"outrider-draft: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="outrider-draft", description=__doc__)
+    commands = parser.add_subparsers(required=True)
+    make_ = commands.add_parser("make", help="make a draft for a target; goes on where an interrupted run stopped")
+    add = make_.add_argument
+    add("--target", required=True, help="folder of a Hugging Face checkpoint, GGUF file, or hf:OWNER/NAME")
+    add("--out", required=True, type=Path, help="folder for the draft; its work/ holds what resumption needs")
+    add("--size", type=_count, default=19_000_000, help="number of weights, such as 10M (default 19M)")
+    add("--vocabulary", type=int, default=8192, help="number of the target's tokens that the draft knows")
+    add("--data", type=Path, help="JSON lines with `messages`, `prompt` and `response`, or `text`; without it the "
+        "target writes conversations itself")  # fmt: skip
+    add("--tokens", type=_count, default=3_000_000, help="answered tokens to write without --data (default 3M)")
+    add("--server", help="URL of a server of the target with /v1/completions, such as vLLM, that writes them; "
+        "without it `outrider serve` is started")  # fmt: skip
+    add("--outrider", default="outrider", help="path of the program outrider")
+    add("--epochs", type=float, default=3.0, help="passes over the text")
+    add("--device", default="auto", help="auto, cpu, cuda or mps")
+    add("--seed", type=int, default=1)
+    return parser
+
+
+def _count(text: str) -> int:
+    scale = {"K": 1_000, "M": 1_000_000, "B": 1_000_000_000}.get(text[-1:].upper(), 1)
+    return int(float(text if scale == 1 else text[:-1]) * scale)
+
+
+def make(options: argparse.Namespace) -> None:
+    """Carry out all steps.
+
+    Raises:
+        ValueError, OSError: with a sentence that says what to change.
+
+    """
+    torch.manual_seed(options.seed)
+    device = _device(options.device)
+    work = options.out / "work"
+    work.mkdir(parents=True, exist_ok=True)
+    model = target.load(options.target, device)
+    sequences = _sequences(options, model, work)
+    if len(sequences) <= 2 * HELD_OUT:
+        raise ValueError(f"{len(sequences)} conversations are too few: {HELD_OUT} are held out, and more must be left")
+    _estimate(model, sequences, options, device)
+    teacher.teach(model, sequences, work / "teacher", device)
+    lessons = list(teacher.lessons(work / "teacher"))
+    held_out, lessons = lessons[:HELD_OUT], lessons[HELD_OUT:]
+
+    counts = np.zeros(model.vocab_size, np.int64)
+    for lesson in lessons:
+        np.add.at(counts, lesson.ids[lesson.places + 1], 1)
+    always = vocabulary.indispensable(model.tokenizer, model.end_of_turn)
+    tokens = vocabulary.choose(counts, always, options.vocabulary)
+    covered = counts[tokens.tokens].sum() / counts.sum()
+    shape, like_target = draft.shape_for(model.model.config, options.size, tokens.size + 1)
+    student = draft.Draft(shape, tokens, model.model.config)
+    if like_target:
+        student.start_from(model.model)
+    print(f"draft: {shape.weights(tokens.size + 1):,} weights, {shape.layers} blocks of {shape.hidden}, "
+          f"{tokens.size} tokens that cover {covered:.1%} of the answers", flush=True)  # fmt: skip
+    schedule = training.Schedule(options.epochs, seed=options.seed)
+    curve = training.train(student, lessons, held_out, schedule=schedule, path=work / "draft.pt", device=device)
+    _write(student, model, sequences[:HELD_OUT], curve, options, device)
+
+
+def _sequences(options: argparse.Namespace, model: target.Target, work: Path) -> list[target.Sequence]:
+    path = options.data or work / "conversations.jsonl"
+    if options.data is None:
+        with _server(options) as url:
+            writer = conversations.CompletionsServer.at(url)
+            conversations.write_many(writer, model.tokenizer, path, tokens=options.tokens, seed=options.seed)
+    made = (target.sequence(model.tokenizer, c, model.end_of_turn, CONTEXT) for c in conversations.read(path))
+    return [sequence for sequence in made if sequence is not None]
+
+
+@contextmanager
+def _server(options: argparse.Namespace) -> Iterator[str]:
+    """The server that writes conversations: the one named, or `outrider serve` for as long as it is needed."""
+    if options.server:
+        yield options.server
+        return
+    program = shutil.which(options.outrider)
+    if program is None:
+        raise ValueError(f"there is no program `{options.outrider}`: give --outrider PATH, --server URL or --data FILE")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    many = ["--max-sessions", "64", "--max-sessions-per-address", "64", "--max-connections-per-address", "64"]
+    command = [program, "serve", "--listen", f"127.0.0.1:{port}", "--target", options.target]
+    command += ["--draft", options.target, "--own-draft", "off", "--request-timeout", "900", *many]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as running:
+        try:
+            yield _ready(running, f"http://127.0.0.1:{port}")
+        finally:
+            running.terminate()
+
+
+def _ready(running: subprocess.Popen[str], url: str) -> str:
+    while True:
+        if running.poll() is not None:
+            last = (running.stderr.read() if running.stderr else "").strip().splitlines()[-1:]
+            raise ValueError(f"outrider serve ended: {' '.join(last)}")
+        try:
+            with urllib.request.urlopen(f"{url}/readyz", timeout=5):
+                return url
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.5)
+
+
+def _device(name: str) -> str:
+    if name != "auto":
+        return name
+    return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def _estimate(model: target.Target, sequences: list[target.Sequence], options: argparse.Namespace, device: str) -> None:
+    """Print about how long teaching and training take, from a forward pass of the target."""
+    ids = torch.zeros((1, 512), dtype=torch.int64, device=device)
+    with torch.inference_mode():
+        model.model.base_model(input_ids=ids)
+        started = time.perf_counter()
+        model.model.base_model(input_ids=ids)
+    rate = 512 / (time.perf_counter() - started)
+    tokens = sum(len(sequence.ids) for sequence in sequences)
+    size = sum(w.numel() for w in model.model.parameters())
+    teach = tokens / rate
+    # A training step has three times the products of a forward pass.
+    train = options.epochs * 3.0 * tokens / rate * options.size / size
+    print(f"{len(sequences):,} conversations, {tokens:,} tokens on {device}: about {teach / 60:.0f} min for the "
+          f"target's distributions and {train / 60:.0f} min for the training", flush=True)  # fmt: skip
+
+
+def _write(  # noqa: PLR0913, PLR0917
+    student: draft.Draft, model: target.Target, held_out: list[target.Sequence], curve: list[tuple[int, float]],
+    options: argparse.Namespace, device: str,
+) -> None:  # fmt: skip
+    """Write the draft's files, its model card and the figures."""
+    out = options.out
+    export.write_folder(student, model, out / "safetensors")
+    rows = {"f32": report.agreement(student, model, held_out, device)}
+    trained = {name: w.clone() for name, w in student.body.state_dict().items()}
+    for kind in export.TYPES:
+        export.write_gguf(student, model, out / f"draft-{kind}.gguf", kind)
+        stored = export.rounded(student, kind)
+        student.body.load_state_dict({n.removeprefix("model."): torch.from_numpy(w) for n, w in stored.items()})
+        rows[kind] = report.agreement(student, model, held_out, device)
+        student.body.load_state_dict(trained)
+    figures = {
+        "target": model.name,
+        "weights": student.shape.weights(student.vocabulary.size + 1),
+        "vocabulary": student.vocabulary.size,
+        "seed": options.seed,
+        "epochs": options.epochs,
+        "agreement": {name: [vars(entry) for entry in entries] for name, entries in rows.items()},
+        "seconds_per_token_in_torch": report.step_time(student, device),
+        "learning_curve": curve,
+    }
+    (out / "figures.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    card = [
+        f"# Draft for {model.name}",
+        "",
+        f"A Llama of {figures['weights']:,} weights that knows {student.vocabulary.size} of the target's tokens, "
+        f"made with `outrider-draft make` to draft for {model.name} in speculative decoding. It is not a chat model.",
+        "",
+        f"On {len(held_out)} held-out conversations ({rows['f32'][0].positions:,} positions):",
+        "",
+        report.table(rows),
+        "",
+        "The weights derive from the target's and are under the target's licence.",
+    ]
+    (out / "README.md").write_text("\n".join(card) + "\n", encoding="utf-8")
+    print(report.table(rows))
+    print(
+        f"written to {out}; see what it gains: outrider check --draft {out}/draft-q8_0.gguf --target {options.target}"
+    )

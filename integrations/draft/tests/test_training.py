@@ -1,0 +1,98 @@
+"""A draft of a small random target, from its distributions to its files; needs torch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+gguf = pytest.importorskip("gguf")
+
+from outrider_draft import draft, export, report, target, teacher, training, vocabulary  # noqa: E402
+
+SIZE = 96
+
+
+class Tokens(SimpleNamespace):
+    """A tokenizer of letters."""
+
+    def save_pretrained(self, folder: Path) -> None:
+        (folder / "tokenizer.json").write_text("{}")
+
+
+def random_target() -> Any:  # noqa: ANN401
+    torch.manual_seed(1)
+    config = transformers.LlamaConfig(
+        vocab_size=SIZE, hidden_size=64, intermediate_size=96, num_hidden_layers=4, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=16, max_position_embeddings=128, initializer_range=0.25, tie_word_embeddings=True,
+    )  # fmt: skip
+    model = transformers.LlamaForCausalLM(config).eval()
+    return target.Target("small", model, Tokens(bos_token_id=None, eos_token_id=0))
+
+
+def sequences(count: int) -> list[Any]:
+    rng = np.random.default_rng(5)
+    made = []
+    for _ in range(count):
+        ids = rng.integers(0, SIZE, rng.integers(8, 24))
+        made.append(target.Sequence(ids, np.arange(len(ids)) >= 3))
+    return made
+
+
+def test_a_draft_with_all_blocks_and_tokens_is_the_target(tmp_path: Path) -> None:
+    model = random_target()
+    tokens = vocabulary.choose(np.ones(SIZE), [], SIZE)
+    student = draft.Draft(draft.Shape(64, 96, 4, 4, 2, 16), tokens, model.model.config)
+    student.start_from(model.model)
+    for entry in report.agreement(student, model, sequences(3), "cpu"):
+        assert entry.overlap == pytest.approx(1.0, abs=1e-3)
+        assert entry.coupled == pytest.approx(1.0, abs=0.02)
+    teacher.teach(model, sequences(3), tmp_path / "t", "cpu")
+    assert training.accepted(student, list(teacher.lessons(tmp_path / "t")), "cpu") > 0.9
+
+
+def test_training_raises_the_acceptance_and_resumes(tmp_path: Path) -> None:
+    model = random_target()
+    made = sequences(40)
+    teacher.teach(model, made, tmp_path / "teacher", "cpu")
+    lessons = list(teacher.lessons(tmp_path / "teacher"))
+    assert [lesson.ids.tolist() for lesson in lessons] == [s.ids.tolist() for s in made]
+    tokens = vocabulary.choose(np.bincount(np.concatenate([s.ids for s in made]), minlength=SIZE), [0], 64)
+    student = draft.Draft(draft.Shape(64, 96, 2, 4, 2, 16), tokens, model.model.config)
+    before = training.accepted(student, lessons, "cpu")
+    schedule = training.Schedule(epochs=20, tokens_per_batch=128)
+    curve = training.train(student, lessons, lessons, schedule=schedule, path=tmp_path / "draft.pt", device="cpu")
+    assert curve[-1][1] > before + 0.05
+    again = draft.Draft(student.shape, tokens, model.model.config)
+    resumed = training.train(again, lessons, lessons, schedule=schedule, path=tmp_path / "draft.pt", device="cpu")
+    assert resumed == curve
+    export.write_folder(again, model, tmp_path / "out")
+    config = json.loads((tmp_path / "out/config.json").read_text())
+    assert (config["vocab_size"], config["draft_vocab_size"]) == (SIZE, 64)
+    export.write_gguf(again, model, tmp_path / "draft.gguf", "q8_0")
+    tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(tmp_path / "draft.gguf").tensors}
+    assert tensors["d2t"].data.tolist() == tokens.d2t.tolist()
+    assert tensors["token_embd.weight"].shape.tolist() == [64, 65]
+
+
+def test_losses_are_those_of_whole_distributions() -> None:
+    generator = torch.Generator().manual_seed(3)
+    p = torch.randn((6, 48), generator=generator).mul(2).softmax(-1)
+    logits = torch.randn((6, 48), generator=generator)
+    chances, top = p.topk(48)
+    divergence, refused = training.losses(logits, top, chances)
+    q = logits.softmax(-1)
+    assert divergence.item() == pytest.approx((p * (p / q).log()).sum(-1).mean().item(), abs=1e-4)
+    assert refused.item() == pytest.approx(1 - torch.minimum(p, q).sum(-1).mean().item(), abs=1e-4)
+    # Without rows for some of the target's tokens, the divergence is that from what is left of p.
+    known = top < 40
+    divergence, _ = training.losses(logits[:, :40], torch.where(known, top, 40), chances)
+    left = p[:, :40] / p[:, :40].sum(-1, keepdim=True)
+    q = logits[:, :40].softmax(-1)
+    assert divergence.item() == pytest.approx((left * (left / q).log()).sum(-1).mean().item(), abs=1e-3)
