@@ -60,7 +60,7 @@ impl Matrix {
             ElementType::Q4_K => quantized(GgmlDType::Q4K),
             ElementType::Q5_K => quantized(GgmlDType::Q5K),
             ElementType::Q6_K => quantized(GgmlDType::Q6K),
-            ElementType::IQ4_NL | ElementType::IQ4_XS | ElementType::MXFP4 => {
+            ElementType::IQ4_NL | ElementType::IQ4_XS | ElementType::MXFP4 | ElementType::I32 | ElementType::I64 => {
                 return Err(DeviceError::Element { what, element });
             }
         };

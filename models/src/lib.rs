@@ -73,6 +73,7 @@ pub use error::{EncodeError, LoadError, ModelError};
 pub use family::{
     block::{Activation, Block, FeedForward, HeadNorm, Layers, Norm, NormPlaces, Position, RotaryScope, Window},
     config::ModelConfig,
+    draft_vocabulary::DraftVocabulary,
     encoder_decoder::config::EncoderDecoderConfig,
     rotary::{RopeLayout, RopeScaling, Rotary},
     weights::{LayerWeights, ModelWeights, WeightName, WeightSource},

@@ -41,6 +41,7 @@ impl Shape {
         let Self { hidden, layers, heads, kv_heads, feed_forward, vocabulary } = *self;
         let config = ModelConfig {
             vocab_size: vocabulary,
+            draft_vocabulary: None,
             hidden_size: hidden,
             intermediate_size: feed_forward,
             layers,

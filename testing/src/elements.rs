@@ -77,6 +77,7 @@ fn weights(element: ElementType, block: &[u8]) -> Vec<f32> {
             .collect(),
         ElementType::IQ4_NL => nibbles(&block[2..]).map(|q| half(0) * IQ4[q]).collect(),
         ElementType::MXFP4 => nibbles(&block[1..]).map(|q| 2f32.powi(i32::from(block[0]) - 127) * E2M1[q]).collect(),
+        ElementType::I32 | ElementType::I64 => panic!("{element} is no type of weights"),
         ElementType::IQ4_XS => (0..256)
             .map(|i| {
                 let ib = i / 32;
@@ -121,6 +122,7 @@ fn drawn(element: ElementType, weights: usize, seed: &mut u64) -> Vec<u8> {
             ElementType::F32 | ElementType::BF16 | ElementType::IQ4_NL | ElementType::IQ4_XS | ElementType::MXFP4 => {
                 &[]
             }
+            ElementType::I32 | ElementType::I64 => panic!("{element} is no type of weights"),
             ElementType::F16 => &[(0, if block[1] & 1 == 0 { 0.05 } else { -0.05 })],
             ElementType::Q4_0 => &[(0, 0.01)],
             ElementType::Q4_1 => &[(0, 0.01), (2, -0.075)],

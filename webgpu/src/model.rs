@@ -29,6 +29,10 @@ pub(crate) fn check(config: &ModelConfig) -> Result<(), GpuError> {
             return Err(GpuError::Shape { what, found, expected: "a multiple of 4" });
         }
     }
+    if let Some(vocabulary) = &config.draft_vocabulary {
+        let (what, found) = ("the number of tokens that the draft knows", vocabulary.rows);
+        return Err(GpuError::Shape { what, found, expected: "all of the target's" });
+    }
     if config.head_dim > LARGEST_HEAD {
         return Err(GpuError::Shape { what: "the width of a head", found: config.head_dim, expected: "at most 256" });
     }

@@ -53,6 +53,10 @@ pub enum ElementType {
     IQ4_XS,
     /// 4-bit floats, one power of two per 32 elements (OCP Microscaling).
     MXFP4,
+    /// 32-bit integer, for tables such as `d2t` only.
+    I32,
+    /// 64-bit integer, for tables such as `d2t` only.
+    I64,
 }
 
 /// Properties of an element type.
@@ -70,7 +74,7 @@ const fn row(element: ElementType, name: &'static str, code: u32, block_len: usi
 }
 
 /// Properties of every type, in the order of [`ElementType`].
-const TABLE: [Row; 16] = [
+const TABLE: [Row; 18] = [
     row(ElementType::F32, "F32", 0, 1, 4),
     row(ElementType::F16, "F16", 1, 1, 2),
     row(ElementType::BF16, "BF16", 30, 1, 2),
@@ -87,6 +91,8 @@ const TABLE: [Row; 16] = [
     row(ElementType::IQ4_NL, "IQ4_NL", 20, 32, 2 + 16),
     row(ElementType::IQ4_XS, "IQ4_XS", 23, 256, 4 + 4 + 128),
     row(ElementType::MXFP4, "MXFP4", 39, 32, 1 + 16),
+    row(ElementType::I32, "I32", 26, 1, 4),
+    row(ElementType::I64, "I64", 27, 1, 8),
 ];
 
 impl ElementType {
@@ -121,6 +127,12 @@ impl ElementType {
     #[must_use]
     pub const fn row_bytes(self, elements: usize) -> usize {
         elements / self.block_len() * self.block_bytes()
+    }
+
+    /// Returns whether elements are integers, not weights.
+    #[must_use]
+    pub const fn is_integer(self) -> bool {
+        matches!(self, Self::I32 | Self::I64)
     }
 
     /// Name of the type in GGUF's documentation.

@@ -210,6 +210,9 @@ impl<B: MatrixBuilder> Tensor<B> {
                 ElementType::BF16 => {
                     values.extend(bytes.as_chunks().0.iter().map(|&x| bf16::from_le_bytes(x).to_f32()));
                 }
+                // The plan admits integers below 2²⁴ only, which f32 represents.
+                ElementType::I32 => values.extend(bytes.as_chunks().0.iter().map(|&x| i32::from_le_bytes(x) as f32)),
+                ElementType::I64 => values.extend(bytes.as_chunks().0.iter().map(|&x| i64::from_le_bytes(x) as f32)),
                 // Vectors of other types are excluded by the plan.
                 _ => values.extend(bytes.as_chunks().0.iter().map(|&x| f32::from_le_bytes(x))),
             },

@@ -99,14 +99,14 @@ impl Directory {
         Self { tensors, spelling, container, plan: Vec::new() }
     }
 
-    /// Plans the weights that a model requests, after applying settings implied by the tensors. Stored rotary factors
-    /// come last. Fails if a tensor is left over.
+    /// Plans the weights that a model requests, after applying settings implied by the tensors. Settings stored as
+    /// vectors come last. Fails if a tensor is left over.
     pub(super) fn plan<D: Description>(mut self, mut description: D) -> Result<(D, Vec<Planned>), LoadError> {
         let stored =
             |weight: &WeightName| Some(self.stored_name(weight)).filter(|name| self.tensors.contains_key(name));
-        let setting = description.settle(self.container, &stored)?;
+        let settings = description.settle(self.container, &stored)?;
         description.gather(&mut self)?;
-        if let Some((name, len)) = setting {
+        for (name, len) in settings {
             self.take(name, Shape::Vector { len, plus: 0.0 })?;
         }
         match self.tensors.into_keys().min() {
@@ -149,6 +149,10 @@ impl Directory {
             return Err(LoadError::TensorShape { name, expected, found: entry.shape.clone() });
         }
         let element = match &entry.element {
+            // Integers are for tables of them alone.
+            Ok(element) if element.is_integer() != weight.fills("d2t") => {
+                return Err(LoadError::TensorType { name, dtype: element.to_string() });
+            }
             Ok(element) if matches!(shape, Shape::Matrix { .. }) || element.block_len() == 1 => *element,
             Ok(element) => return Err(LoadError::TensorType { name, dtype: element.to_string() }),
             Err(dtype) => return Err(LoadError::TensorType { name, dtype: dtype.clone() }),

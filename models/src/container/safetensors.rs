@@ -198,6 +198,8 @@ fn entry(info: &TensorInfo, data_start: u64) -> Entry {
         Dtype::F32 => Ok(ElementType::F32),
         Dtype::F16 => Ok(ElementType::F16),
         Dtype::BF16 => Ok(ElementType::BF16),
+        Dtype::I32 => Ok(ElementType::I32),
+        Dtype::I64 => Ok(ElementType::I64),
         other => Err(format!("{other:?}")),
     };
     let shape = info.shape.iter().map(|&n| n as u64).collect();

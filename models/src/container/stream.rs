@@ -94,10 +94,8 @@ impl<D: Description, H: Describes<D>, B: MatrixBuilder> Stream<D, H, B> {
             Stage::Failed => return Err(LoadError::AfterFailure),
         };
         let weights = description.gather(&mut parts)?;
-        // A remaining vector holds the divisors of the rotary frequencies.
-        if let Some((_, factors)) = parts.vectors.pop_first() {
-            description.stretch(factors)?;
-        }
+        // The remaining vectors are settings.
+        description.take_stored(parts.vectors.into_values().collect())?;
         Ok((description, weights))
     }
 }

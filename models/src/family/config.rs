@@ -2,6 +2,7 @@
 
 use super::{
     block::{Block, Position},
+    draft_vocabulary::DraftVocabulary,
     rotary::{RopeScaling, Rotary},
 };
 use crate::error::{LoadError, invalid};
@@ -12,6 +13,8 @@ pub struct ModelConfig {
     /// Number of token ids, which is the length of a row of logits. A file may have more rows
     /// ([`cut_vocabulary`](Self::cut_vocabulary)).
     pub vocab_size: usize,
+    /// Tokens that a draft's head has rows for, if not all.
+    pub draft_vocabulary: Option<DraftVocabulary>,
     /// Width of the residual stream.
     pub hidden_size: usize,
     /// Width inside the feed-forward part.
@@ -90,6 +93,9 @@ impl ModelConfig {
         if !(self.norm_epsilon.is_finite() && self.norm_epsilon > 0.0) {
             return Err(invalid("rms_norm_eps", self.norm_epsilon, "finite and positive"));
         }
+        if let Some(vocabulary) = &self.draft_vocabulary {
+            vocabulary.validate(self.vocab_size)?;
+        }
         self.validate_block()?;
         for &id in self.eos_token_ids.iter().chain(&self.bos_token_id) {
             if id as usize >= self.vocab_size {
@@ -149,6 +155,20 @@ impl ModelConfig {
             rotary.scaling = RopeScaling::PerFrequency { factors };
         }
         self.validate()
+    }
+
+    /// Number of rows in the embedding table: one per token, or, if it is also the head of a draft with fewer tokens,
+    /// one per token of that head and a last one for all others.
+    pub(crate) fn embedding_rows(&self) -> usize {
+        match &self.draft_vocabulary {
+            Some(vocabulary) if self.tied_embeddings => vocabulary.rows + 1,
+            _ => self.vocab_size,
+        }
+    }
+
+    /// Number of rows in an output head of its own.
+    pub(crate) fn head_rows(&self) -> usize {
+        self.draft_vocabulary.as_ref().map_or(self.vocab_size, |vocabulary| vocabulary.rows)
     }
 
     /// Number of rows in the table of learned positions; `None` for rotary positions.

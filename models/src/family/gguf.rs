@@ -3,6 +3,7 @@
 use super::{
     block::{Block, Layers, Position},
     config::ModelConfig,
+    draft_vocabulary::DraftVocabulary,
     gguf_settings::{CHAT_TEMPLATE, Metadata, Settings, Value},
     kind::Family,
     spelling::Spelling,
@@ -31,8 +32,11 @@ impl ModelConfig {
         let Some(table) = shape_of(&embedding) else {
             return Err(LoadError::MissingTensor { name: embedding });
         };
+        let draft_rows = settings.integer("draft_vocab_size")?;
         let vocab_size = match (table.first(), settings.integer("vocab_size")?) {
             (Some(&rows), None) => rows,
+            // The table may have a row for each of a draft's tokens and a last one for all others.
+            (Some(_), Some(stated)) if draft_rows.is_some() => stated,
             (Some(&rows), Some(stated)) if rows == stated => rows,
             (_, stated) => {
                 let expected = "the number of rows of the embedding table";
@@ -53,6 +57,10 @@ impl ModelConfig {
             |key: &str, value: u64| usize::try_from(value).map_err(|_| invalid(&settings.key(key), value, "a size"));
         let mut config = Self {
             vocab_size: size("vocab_size", vocab_size)?,
+            draft_vocabulary: match draft_rows {
+                Some(rows) => Some(DraftVocabulary::of_rows(size("draft_vocab_size", rows)?)),
+                None => None,
+            },
             hidden_size: size("embedding_length", hidden_size)?,
             intermediate_size: size("feed_forward_length", settings.required("feed_forward_length")?)?,
             layers: size("block_count", settings.required("block_count")?)?,

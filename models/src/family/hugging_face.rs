@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::{
     block::{Block, Layers, Position, Window},
     config::ModelConfig,
+    draft_vocabulary::DraftVocabulary,
     keys::{Keys, unsupported},
     kind::{Defaults, Family},
     rope_parameters::{RopeParameters, RotaryWithContext, Start},
@@ -24,6 +25,7 @@ impl ModelConfig {
         let (hidden_size, heads) = (keys.required::<usize>("hidden_size")?, keys.required("num_attention_heads")?);
         let mut config = Self {
             vocab_size: keys.required("vocab_size")?,
+            draft_vocabulary: keys.get("draft_vocab_size")?.map(DraftVocabulary::of_rows),
             hidden_size,
             intermediate_size: match widening {
                 Some(times) => keys.get("intermediate_size")?.unwrap_or(hidden_size.saturating_mul(times)),

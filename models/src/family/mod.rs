@@ -20,6 +20,7 @@ mod beside;
 pub(crate) mod block;
 pub(crate) mod config;
 pub(crate) mod description;
+pub(crate) mod draft_vocabulary;
 pub(crate) mod encoder_decoder;
 mod gguf;
 pub(crate) mod gguf_settings;

@@ -41,7 +41,8 @@ pub trait WeightSource {
 /// All weights of a model, with `M` for matrices.
 #[derive(Debug)]
 pub struct ModelWeights<M> {
-    /// Token embeddings, `[vocab_size, hidden_size]`; also the output head if `head` is absent.
+    /// Token embeddings, `[vocab_size, hidden_size]` (`[rows + 1, hidden_size]` with a [`DraftVocabulary`](crate::DraftVocabulary) and no head);
+    /// also the output head if `head` is absent.
     pub embedding: M,
     /// Learned positions, `[positions, hidden_size]`.
     pub positions: Option<M>,
@@ -51,7 +52,7 @@ pub struct ModelWeights<M> {
     pub norm: Vec<f32>,
     /// Bias of the final norm.
     pub norm_bias: Option<Vec<f32>>,
-    /// Output head, `[vocab_size, hidden_size]`; absent if tied.
+    /// Output head, `[vocab_size, hidden_size]` or `[rows, hidden_size]`; absent if tied.
     pub head: Option<M>,
 }
 
@@ -230,6 +231,8 @@ impl WeightName {
     const POSITIONS: Self = name("positions", "position_embd.weight", "model.embed_positions.weight");
     const NORM: Self = name("norm", "output_norm.weight", "model.norm.weight");
     const NORM_BIAS: Self = name("norm_bias", "output_norm.bias", "model.norm.bias");
+    /// Difference between the token of each row of a draft's head and the row, as EAGLE-3 checkpoints store it.
+    pub(crate) const D2T: Self = name("d2t", "d2t", "d2t");
     /// Divisors of the rotary frequencies: a setting that GGUF files store as a tensor. `config.json` has no need of
     /// it.
     pub(crate) const ROPE_FACTORS: Self = name("rope_factors", "rope_freqs.weight", "rope_scaling");
@@ -278,8 +281,7 @@ impl<M> ModelWeights<M> {
     /// # Errors
     /// The first error of the source.
     pub fn gather<S: WeightSource<Matrix = M>>(config: &ModelConfig, source: &mut S) -> Result<Self, S::Error> {
-        let table = [config.vocab_size, config.hidden_size];
-        let embedding = source.matrix(WeightName::EMBEDDING, table)?;
+        let embedding = source.matrix(WeightName::EMBEDDING, [config.embedding_rows(), config.hidden_size])?;
         let positions = match config.position_rows() {
             Some(rows) => Some(source.matrix(WeightName::POSITIONS, [rows, config.hidden_size])?),
             None => None,
@@ -295,7 +297,7 @@ impl<M> ModelWeights<M> {
         };
         let head = match config.tied_embeddings {
             true => None,
-            false => Some(source.matrix(WeightName::HEAD, table)?),
+            false => Some(source.matrix(WeightName::HEAD, [config.head_rows(), config.hidden_size])?),
         };
         Ok(Self { embedding, positions, layers, norm, norm_bias, head })
     }

@@ -54,6 +54,7 @@ impl MatrixBuilder for LinearBuilder {
             ElementType::IQ4_NL => Format::Iq4Nl,
             ElementType::IQ4_XS => Format::Iq4Xs,
             ElementType::MXFP4 => Format::Mxfp4,
+            ElementType::I32 | ElementType::I64 => return None,
         };
         let weights = Matrix::new(format, inputs, Isa::current());
         let row_bytes = element.row_bytes(inputs);

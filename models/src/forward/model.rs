@@ -79,7 +79,10 @@ impl Model {
             Ok(())
         })?;
         let (vocab_size, hidden_size) = (self.config.vocab_size, self.config.hidden_size);
-        scratch.cut_logits(vocab_size);
+        match &self.config.draft_vocabulary {
+            Some(vocabulary) => scratch.spread_logits(vocabulary, vocab_size),
+            None => scratch.cut_logits(vocab_size),
+        }
         let rows = LogitsRef::new(&scratch.logits, vocab_size, &scratch.final_hidden, hidden_size);
         Ok(BatchLogits { rows, ends: &scratch.ends })
     }
@@ -162,7 +165,15 @@ impl Pass<'_, '_> {
     fn embed(&mut self) {
         let Self { model, scratch, .. } = self;
         let block = &model.config.block;
-        model.weights.embedding.embed(&scratch.tokens, &mut scratch.hidden);
+        match &model.config.draft_vocabulary {
+            Some(vocabulary) if model.config.tied_embeddings => {
+                let Scratch { tokens, hidden, places, .. } = &mut **scratch;
+                places.clear();
+                places.extend(tokens.iter().map(|&token| vocabulary.row_of(token)));
+                model.weights.embedding.embed(places, hidden);
+            }
+            _ => model.weights.embedding.embed(&scratch.tokens, &mut scratch.hidden),
+        }
         if block.embedding_scale != 1.0 {
             scale_by(&mut scratch.hidden, block.embedding_scale);
         }

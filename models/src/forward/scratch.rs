@@ -5,6 +5,7 @@ use super::{
     rope::{Angles, PerRotary, Rope},
 };
 use crate::{
+    family::draft_vocabulary::DraftVocabulary,
     kernels::{attention::RowSpan, rounded::Activations},
     threads,
 };
@@ -37,10 +38,12 @@ pub struct Scratch {
     // Vectors of requested rows.
     pub(super) final_hidden: Vec<f32>,
     pub(super) logits: Vec<f32>,
+    /// Logits of a head with fewer rows than the vocabulary.
+    pub(super) head_logits: Vec<f32>,
     // Working memory of products and attention.
     pub(super) activations: Activations,
     pub(super) angles: PerRotary<Angles>,
-    /// Rows of the position table.
+    /// Rows of the embedding or position table.
     pub(super) places: Vec<u32>,
     pub(super) groups: Vec<[usize; 2]>,
     // Memory of encoder-decoder models.
@@ -122,6 +125,13 @@ impl Scratch {
             }
             self.logits.truncate(rows * width);
         }
+    }
+
+    /// Moves the logits of each requested row to the places of their tokens.
+    pub(super) fn spread_logits(&mut self, vocabulary: &DraftVocabulary, vocab_size: usize) {
+        let width = self.logits.len() / self.wanted.len().max(1);
+        std::mem::swap(&mut self.logits, &mut self.head_logits);
+        vocabulary.spread(&self.head_logits, width.max(1), vocab_size, &mut self.logits);
     }
 
     /// Computes the rotary angles of all rows.

@@ -9,6 +9,7 @@ mod block_types;
 mod branches;
 mod chat;
 mod corruption;
+mod draft_vocabulary;
 mod encoder_decoder;
 mod family;
 mod fixture;

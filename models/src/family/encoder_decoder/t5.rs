@@ -146,13 +146,13 @@ impl Description for EncoderDecoderConfig {
         &mut self,
         container: Container,
         stored: &dyn Fn(&WeightName) -> Option<String>,
-    ) -> Result<Option<(WeightName, usize)>, LoadError> {
+    ) -> Result<Vec<(WeightName, usize)>, LoadError> {
         // A stored head takes precedence, as in the reference implementation. An untied model without a stored head
         // fails later with a missing tensor.
         if container == Container::HuggingFace {
             self.tied_embeddings &= stored(&WeightName::plain(HEAD[0], HEAD[1], 0)).is_none();
         }
-        Ok(None)
+        Ok(Vec::new())
     }
 
     fn gather<S: WeightSource>(&self, source: &mut S) -> Result<EncoderDecoderWeights<S::Matrix>, S::Error> {
