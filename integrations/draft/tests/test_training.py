@@ -30,7 +30,8 @@ def random_target() -> Any:  # noqa: ANN401
     torch.manual_seed(1)
     config = transformers.LlamaConfig(
         vocab_size=SIZE, hidden_size=64, intermediate_size=96, num_hidden_layers=4, num_attention_heads=4,
-        num_key_value_heads=2, head_dim=16, max_position_embeddings=128, initializer_range=0.25, tie_word_embeddings=True,
+        num_key_value_heads=2, head_dim=16, max_position_embeddings=128, initializer_range=0.25,
+        tie_word_embeddings=True,
     )  # fmt: skip
     model = transformers.LlamaForCausalLM(config).eval()
     return target.Target("small", model, Tokens(bos_token_id=None, eos_token_id=0))

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from outrider_draft import conversations, draft, export, report, target, teacher, training, vocabulary
+from outrider_draft import conversations, draft, export, report, target, teacher, training, trim, vocabulary
 
 HELD_OUT = 100
 """Number of conversations for the report."""
@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run `outrider-draft`; returns the exit status."""
     options = _parser().parse_args(arguments)
     try:
-        make(options)
+        options.run(options)
     except (ValueError, OSError) as error:
         print(f"outrider-draft: {error}", file=sys.stderr)
         return 1
@@ -55,7 +55,26 @@ def _parser() -> argparse.ArgumentParser:
     add("--epochs", type=float, default=3.0, help="passes over the text")
     add("--device", default="auto", help="auto, cpu, cuda or mps")
     add("--seed", type=int, default=1)
+    make_.set_defaults(run=make)
+    trim_ = commands.add_parser("trim", help="keep the most frequent tokens of an existing draft's output head")
+    add = trim_.add_argument
+    add("--draft", required=True, type=Path, help="GGUF file, or folder of a Hugging Face checkpoint")
+    add("--out", required=True, type=Path, help="file or folder to write")
+    add("--vocabulary", type=int, default=16384, help="number of tokens to keep")
+    add("--text", type=Path, help="text whose most frequent tokens are kept; without it the lowest ids are")
+    trim_.set_defaults(run=cut)
     return parser
+
+
+def cut(options: argparse.Namespace) -> None:
+    """Trim a draft.
+
+    Raises:
+        ValueError, OSError: with a sentence that says what to change.
+
+    """
+    kept = trim.trim(options.draft, options.out, options.vocabulary, options.text)
+    print(f"{options.out}: {kept.size} of {kept.target_size} tokens kept")
 
 
 def _count(text: str) -> int:
