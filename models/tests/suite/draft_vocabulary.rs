@@ -12,7 +12,7 @@ use wasm_bindgen_test::wasm_bindgen_test as test;
 
 const VOCAB: u64 = 40;
 const HIDDEN: u64 = 64;
-/// Tokens with a row.
+/// Tokens that have a row in the trimmed head.
 const TOKENS: [u32; 7] = [1, 2, 5, 6, 17, 38, 39];
 const I64: u32 = 27;
 const I32: u32 = 26;
