@@ -36,6 +36,14 @@ pub enum DeviceError {
     /// The batch is not valid for the model.
     #[error(transparent)]
     Model(#[from] ModelError),
+    /// The model is a draft that knows some of the tokens only.
+    #[error("the model is a draft with {rows} of {vocab_size} tokens: a target needs all of them")]
+    DraftVocabulary {
+        /// Number of tokens that the model knows.
+        rows: usize,
+        /// Number of tokens of the vocabulary.
+        vocab_size: usize,
+    },
     /// The model and its caches exceed the device's memory.
     #[error(
         "the model needs {plan} on the GPU, where {} of its {} are free: {advice}",

@@ -121,6 +121,10 @@ impl DeviceModel {
     /// [`DeviceError`] if the device lacks memory, which is checked before anything is copied, or if a weight type has
     /// no kernels.
     pub fn new(model: StoredModel, device: &Device, kv_bytes: usize) -> Result<Self, DeviceError> {
+        if let Some(vocabulary) = &model.config.draft_vocabulary {
+            let (rows, vocab_size) = (vocabulary.rows, model.config.vocab_size);
+            return Err(DeviceError::DraftVocabulary { rows, vocab_size });
+        }
         let element = model.weights.layers.first().map_or(ElementType::F32, |layer| layer.query.element);
         let pool = PoolSize::within(kv_bytes, &model.config, activation_type(element, device));
         if let Some(memory) = memory(device)? {
