@@ -30,10 +30,10 @@ use tracing_subscriber::filter::LevelFilter;
 /// Examples of the commands for researchers.
 const RESEARCH: &str = if cfg!(feature = "papers") {
     concat!(
-        "  outrider generate --local --explain \"Once\"       what the papers' formulas predict, beside what was measured\n",
+        "  outrider generate --local --explain \"Once\"       the papers' predictions beside the measurements\n",
         "  outrider theory                                  the papers' tables, from their closed forms\n",
         "  outrider reproduce                               the papers' tables and figures, by experiments\n",
-        "  outrider train-gate --out gate.safetensors       train what lets tokens pass unverified\n",
+        "  outrider train-gate --out gate.safetensors       train SPRINTER's gate and SpecDec++'s stop head\n",
     )
 } else {
     ""

@@ -54,10 +54,10 @@ pub enum NativeEdgeError {
         error: Box<tungstenite::Error>,
     },
     /// The connection is gone.
-    #[error("the connection to the server is lost")]
+    #[error("the connection to the server was lost")]
     Lost,
     /// The server refuses the session or the generation.
-    #[error("the server refuses ({}): {}", .0.code.name(), .0.text)]
+    #[error("the server refused the request ({}): {}", .0.code.name(), .0.text)]
     Refused(ErrorFrame),
     /// The server breaks the protocol, or the draft model fails.
     #[error(transparent)]

@@ -53,15 +53,15 @@ pub struct HubName {
 #[derive(Debug, thiserror::Error)]
 pub enum HubError {
     /// The name is malformed.
-    #[error("{name:?} names no model of the hub: write hf:OWNER/NAME, or hf:OWNER/NAME:FILE for one of its files")]
+    #[error(
+        "{name:?} is not the name of a model on the hub: write hf:OWNER/NAME, or hf:OWNER/NAME:FILE for one of its files"
+    )]
     Name {
         /// Name that was given, with its prefix.
         name: String,
     },
     /// The repository does not exist, or this token may not see it.
-    #[error(
-        "there is no model {repository} at {endpoint}; if it is private, set HF_TOKEN to a token of somebody who may read it"
-    )]
+    #[error("there is no model {repository} at {endpoint}; if it is private, set HF_TOKEN to a token that may read it")]
     NoRepository {
         /// Name of the repository.
         repository: String,
@@ -70,7 +70,7 @@ pub enum HubError {
     },
     /// The repository is gated: its owner grants access.
     #[error(
-        "the model {repository} is gated: accept its terms at {endpoint}/{repository}, then set HF_TOKEN to a token of yours"
+        "the model {repository} is gated: accept its terms at {endpoint}/{repository}, then set HF_TOKEN to your token"
     )]
     Gated {
         /// Name of the repository.
@@ -98,7 +98,7 @@ pub enum HubError {
         file: Option<String>,
     },
     /// The model is not in the cache, and `HF_HUB_OFFLINE` forbids downloads.
-    #[error("the model {repository} is not in the cache {cache}, and HF_HUB_OFFLINE forbids to download it")]
+    #[error("the model {repository} is not in the cache {cache}, and HF_HUB_OFFLINE forbids downloads")]
     Offline {
         /// Name of the repository.
         repository: String,
@@ -189,7 +189,7 @@ impl HubName {
         let (commit, names) = match self.listed(&endpoint).await {
             Ok(listed) => listed,
             Err(HubError::Failed { error, .. }) if cached.is_some() => {
-                tracing::warn!(repository = self.repository, %error, "the hub does not answer: the cache is taken");
+                tracing::warn!(repository = self.repository, %error, "the hub does not answer; using the cache");
                 return cached.ok_or_else(|| self.failed(*error));
             }
             Err(error) => return Err(error),

@@ -117,7 +117,9 @@ async fn answer(
     };
     let room = u32::try_from(room).unwrap_or(u32::MAX);
     let default = if endpoint == Endpoint::Completion { COMPLETION_TOKENS } else { room };
-    let random = || getrandom::u64().map_err(|error| ApiError::internal(format!("There is no randomness: {error}.")));
+    let random = || {
+        getrandom::u64().map_err(|error| ApiError::internal(format!("The server cannot get random numbers: {error}.")))
+    };
     let seed = common.seed.map_or_else(random, Ok)?;
     let prompt_tokens = tokens.len();
     let request = Request {

@@ -53,10 +53,10 @@ pub struct PairPaths {
     /// own and receives guesses at them (--guesses-to).
     #[arg(long, value_name = "PATH")]
     pub target: Option<PathBuf>,
-    /// The tokenizer.json of both; without it, the one beside a model, or the vocabulary in its GGUF file
+    /// File tokenizer.json of both models; without it, the one beside a model, or the vocabulary in its GGUF file
     #[arg(long, value_name = "PATH")]
     pub tokenizer: Option<PathBuf>,
-    /// Heads trained on the draft's hidden state (train-gate writes them); a draft given by path has none without
+    /// Heads trained on the draft's hidden state (train-gate writes them); without this, a draft given by path has none
     #[arg(long, value_name = "PATH")]
     pub heads: Option<PathBuf>,
 }
@@ -84,21 +84,21 @@ pub enum PairError {
     },
     /// The draft is in several files, and browsers load one.
     #[error(
-        "the draft model {path} is in several GGUF files, and browsers load one: `gguf-split --merge` makes it; `generate` can use them as they are"
+        "the draft model {path} is split into several GGUF files, but browsers load a single one: merge them with `gguf-split --merge`; `generate` can use them as they are"
     )]
     DraftForBrowsers {
         /// Path of the draft model.
         path: String,
     },
     /// The target is an engine elsewhere.
-    #[error("the target {address} is an engine elsewhere: only `outrider serve` can use one")]
+    #[error("the target {address} is a remote engine: only `outrider serve` can use one")]
     Elsewhere {
         /// Address of the engine, as it was given.
         address: String,
     },
     /// The model has no tokenizer.
     #[error(
-        "nothing says which tokenizer the {what} {path} has: give its tokenizer.json with --tokenizer, or put it beside the model"
+        "the {what} {path} comes without a tokenizer: give its tokenizer.json with --tokenizer, or put it beside the model"
     )]
     NoTokenizer {
         /// Kind of model, such as "draft model".
@@ -108,7 +108,7 @@ pub enum PairError {
     },
     /// The path does not exist.
     #[error(
-        "there is no such file or folder as the {what} {path}{}",
+        "the {what} {path} does not exist{}",
         .on_hub.as_deref().map_or(String::new(), hub_hint)
     )]
     Absent {

@@ -161,11 +161,11 @@ impl Host {
     }
 }
 
-pub(crate) const STOPPING: &str = "The server is stopping; come back.";
-const SILENT: &str = "Nothing was heard for too long.";
-const FULL: &str = "The server has no place for another session; try again in a minute.";
-const TAKEN_OVER: &str = "Another connection goes on with the session.";
-pub(crate) const EXPIRED: &str = "The session is as old as one may get; begin a new one.";
+pub(crate) const STOPPING: &str = "The server is stopping; reconnect.";
+const SILENT: &str = "The session was silent for too long.";
+const FULL: &str = "The server is full; try again in a minute.";
+const TAKEN_OVER: &str = "Another connection has taken over the session.";
+pub(crate) const EXPIRED: &str = "The session has reached its maximum age; start a new one.";
 
 /// Runs a session until it closes, stays detached for too long, or `stopping` becomes true.
 ///

@@ -71,10 +71,10 @@ struct Detached {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoSession {
     /// The address holds as many sessions as it may.
-    #[error("Your address has {0} sessions here, as many as it may; end one, or try again later.")]
+    #[error("Your address has {0} sessions here, the most it may have; end one, or try again later.")]
     Address(usize),
     /// The operating system has no randomness for the ticket.
-    #[error("The server has no randomness: {0}.")]
+    #[error("The server cannot get random numbers: {0}.")]
     Randomness(#[from] getrandom::Error),
 }
 

@@ -94,7 +94,7 @@ fn reproduce_gives_an_item_once() {
     assert!(String::from_utf8_lossy(&again.stderr).contains("is there already"), "{again:?}");
     assert_eq!(stdout(&first).trim(), stdout(&again).trim());
     assert!(complaint(&["reproduce", "tk-slt", "table-7"]).contains("tk-slt has no table-7; it has figure-2, table-1"));
-    assert!(complaint(&["reproduce", "nobody"]).contains("there is no paper nobody"));
+    assert!(complaint(&["reproduce", "nobody"]).contains("unknown paper nobody"));
     fs::remove_dir_all(&folder).unwrap();
 }
 
@@ -313,9 +313,9 @@ fn explained_runs_have_a_table_and_departures_a_line() {
 #[test]
 fn impossible_rules_get_a_sentence() {
     let line = complaint(&["generate", "--local", "--rule", "cascade", PROMPT]);
-    assert!(line.contains("no acceptance rule \"cascade\"") && line.contains("token-v3"), "{line}");
+    assert!(line.contains("unknown acceptance rule \"cascade\"") && line.contains("token-v3"), "{line}");
     let line = complaint(&["generate", "--local", "--rule", "lossy", "--rule-parameter", "1", PROMPT]);
-    assert!(line.contains("α of the acceptance rule lossy is in [0, 1), not 1"), "{line}");
+    assert!(line.contains("α of the acceptance rule lossy must be in [0, 1), not 1"), "{line}");
     let line = complaint(&["generate", "--local", "--rule", "chow", "--scheme", "dssd", PROMPT]);
     assert!(line.contains("chow") && line.contains("dssd") && line.contains("only the exact rule"), "{line}");
     let line = complaint(&["generate", "--local", "--gate", "token-cascade", "--gate-threshold", "2", PROMPT]);
@@ -453,7 +453,7 @@ fn verify_passes_are_measured_beside_reading_the_weights() {
 fn a_device_that_is_not_there_gets_a_sentence() {
     for command in [&["serve"][..], &["bench", "verify"]] {
         let with = |device| complaint(&[command, &["--device", device]].concat());
-        assert!(with("tpu").contains("it can be cpu, cuda, or cuda:1"), "{}", with("tpu"));
+        assert!(with("tpu").contains("use cpu, cuda, or cuda:1"), "{}", with("tpu"));
         if !cfg!(feature = "cuda") {
             assert!(with("cuda:1").contains("cuda:1 cannot be used: this program was built without CUDA"));
         }

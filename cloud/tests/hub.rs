@@ -258,7 +258,7 @@ fn what_cannot_be_had_gets_a_sentence() {
     assert_eq!(hub.ids(&gated, &[("HF_TOKEN", TOKEN)]), hub.ids(&[], &[]));
     assert_eq!(hub.ids(&gated, &offline), hub.ids(&[], &[]));
     let line = hub.complaint(&["--draft", "hf:gpt2"], &[]);
-    assert!(line.contains("\"hf:gpt2\" names no model") && line.contains("hf:OWNER/NAME"), "{line}");
+    assert!(line.contains("\"hf:gpt2\" is not the name of a model") && line.contains("hf:OWNER/NAME"), "{line}");
     let line = hub.complaint(&["--draft", "hf:me/other"], &[("HF_ENDPOINT", "http://127.0.0.1:9")]);
     assert!(line.contains("me/other cannot be downloaded from http://127.0.0.1:9"), "{line}");
 }
@@ -273,7 +273,7 @@ fn a_checkpoint_comes_whole() {
     let hub = Hub::start("hub-folder", vec![("me/folder", files)]);
     let line = hub.complaint(&["--target", "hf:me/folder"], &[]);
     let snapshot = hub.shared.home.join("hub/models--me--folder/snapshots").join(COMMIT);
-    let said = format!("nothing says which tokenizer the target model {} has", snapshot.display());
+    let said = format!("the target model {} comes without a tokenizer", snapshot.display());
     assert!(line.contains(&said), "{line}");
     let mut found: Vec<_> = fs::read_dir(snapshot).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     found.sort();
@@ -329,7 +329,7 @@ fn a_hub_that_redirects_without_end_is_left() {
     let hub = Hub::start("hub-circle", vec![("me/target", vec![("target.gguf", TARGET.to_vec())])]);
     hub.move_file("target.gguf", &hub.url, false);
     let line = hub.complaint(&["--target", "hf:me/target"], &[]);
-    assert!(line.contains("redirects more than 10 times"), "{line}");
+    assert!(line.contains("redirected more than 10 times"), "{line}");
 }
 
 /// A temporary refusal is repeated after the pause that it names; a permanent one is not.
@@ -390,5 +390,5 @@ fn a_hub_writes_nowhere_else() {
     let hub = Hub::start("hub-outside", vec![("me/draft", vec![("draft.gguf", DRAFT.to_vec())])]);
     *hub.shared.commit.lock().unwrap() = "../../../outside";
     let line = hub.complaint(&["--draft", "hf:me/draft"], &[]);
-    assert!(line.contains("no name of a commit"), "{line}");
+    assert!(line.contains("which is not a commit"), "{line}");
 }

@@ -58,7 +58,7 @@ fn a_model_without_its_tokenizer_is_refused() {
     };
     let nameless = altered_target("nameless.gguf", "tokenizer.ggml.tokens", "tokenizer.ggml.tokenz");
     let line = complains(&nameless, &[]);
-    assert!(line.contains("nothing says which tokenizer the target model") && line.contains("--tokenizer"), "{line}");
+    assert!(line.contains("comes without a tokenizer") && line.contains("--tokenizer"), "{line}");
     // A token of the draft that has another text in this target, with the pair's tokenizer and without.
     let renamed = altered_target("renamed.gguf", "<|endoftext|>", "<|EndOfText|>");
     let tokenizer = concat!(env!("CARGO_MANIFEST_DIR"), "/../pair/tokenizer.json");
@@ -131,7 +131,7 @@ fn a_server_checks_the_draft_that_it_gives_out() {
     let line = refused(env!("CARGO_TARGET_TMPDIR"));
     assert!(line.contains("no model.safetensors with a config.json"), "{line}");
     let line = refused(scratch("cut-00001-of-00002.gguf", DRAFT).to_str().unwrap());
-    assert!(line.contains("in several GGUF files, and browsers load one"), "{line}");
+    assert!(line.contains("split into several GGUF files, but browsers load a single one"), "{line}");
 }
 
 /// `outrider check` on the built-in pair, and on files that make no pair.

@@ -132,7 +132,8 @@ async fn a_user_reads_what_cannot_be_served_and_when_the_engine_fails() {
     ] {
         engine.feel(mood);
         let line = generate(&[]);
-        let expected = format!("the server refuses (internal): The server failed: {said}. Try again later.");
+        let expected =
+            format!("the server refused the request (internal): The server failed: {said}. Try again later.");
         assert!(line.contains(&expected), "{mood:?}: {line}");
     }
     engine.feel(Mood::Well);
@@ -186,7 +187,7 @@ async fn a_server_that_stops_finishes_the_round_and_says_so() {
     let [Frame::Verdict(verdict), Frame::Error(error)] = &frames[..] else { panic!("{frames:?}") };
     assert_eq!((verdict.generation, verdict.round), (1, 0));
     assert_eq!((error.generation, error.code), (0, ErrorCode::ShuttingDown));
-    assert_eq!(error.text, "The server is stopping; come back.");
+    assert_eq!(error.text, "The server is stopping; reconnect.");
     assert!(took > pass - Duration::from_millis(500) && took < pass + Duration::from_secs(2), "{took:?}");
     // The server has no session left to wait for.
     assert!(server.ended_within(Duration::from_secs(2)).expect("it ends").success());

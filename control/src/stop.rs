@@ -66,7 +66,7 @@ choices! {
         Odld = PolicyInfo {
             name: "odld",
             threshold: None,
-            explanation: "A round has γ* drafts, the best length for the acceptance and the times as they are measured.",
+            explanation: "A round has γ* drafts, the best length for the measured acceptance rate and times.",
             source: "Zheng and Yang, Algorithm 1",
             lossy: false,
             head: None,
@@ -77,8 +77,8 @@ choices! {
         AdaEdl = PolicyInfo {
             name: "adaedl",
             threshold: Some(("λ", FIRST_LAMBDA)),
-            explanation: "A round ends with a draft whose acceptance is bounded by less than λ, by the draft model’s \
-                          entropy.",
+            explanation: "A round ends with a draft whose acceptance bound, from the draft model’s entropy, is below \
+                          λ.",
             source: "Agrawal, Jeon, Lee 2024",
             lossy: false,
             head: None,
@@ -91,7 +91,7 @@ choices! {
         SpecDec = PolicyInfo {
             name: "specdec",
             threshold: Some(("h", LIKELY_REJECTED)),
-            explanation: "A round ends when, as a trained head says, some draft is rejected with a probability above h.",
+            explanation: "A round ends when a trained head predicts a rejection with a probability above h.",
             source: "Huang, Guo, Wang 2024",
             lossy: false,
             head: Some("stop"),

@@ -11,7 +11,7 @@ use crate::plan::{Advice, Memory, Plan};
 pub enum DeviceError {
     /// The program was built without the feature `cuda`.
     #[error(
-        "this program was built without CUDA: build it with --features cuda (docs/cuda.md says how), or take --device cpu"
+        "this program was built without CUDA: build it with --features cuda (see docs/cuda.md), or use --device cpu"
     )]
     NotBuilt,
     /// The requested GPU does not exist.
@@ -59,7 +59,7 @@ pub enum DeviceError {
     },
     /// Weights of this type have no GPU kernels.
     #[error(
-        "{what} is of type {element}, which has no kernels for GPUs: take a file of F16, BF16, Q8_0, Q4_0 or one of Q2_K to Q6_K, or --device cpu"
+        "{what} is of type {element}, which has no kernels for GPUs: use a file of F16, BF16, Q8_0, Q4_0 or one of Q2_K to Q6_K, or --device cpu"
     )]
     Element {
         /// Name of the weights.
@@ -68,7 +68,7 @@ pub enum DeviceError {
         element: ElementType,
     },
     /// A weight could not be copied to the device.
-    #[error("{what} of {needed} bytes cannot be brought to the device ({error}): it may have too little memory")]
+    #[error("{what} of {needed} bytes cannot be copied to the device ({error}): it may have too little memory")]
     Weight {
         /// Name of the failed weight.
         what: &'static str,

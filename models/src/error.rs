@@ -72,7 +72,7 @@ pub enum LoadError {
     },
     /// Bytes between two tensors or after the last one that belong to no tensor: the stored data differs from the
     /// declared types or shapes.
-    #[error("{bytes} bytes behind tensor {name} belong to no tensor: its type or shape is not as declared")]
+    #[error("{bytes} bytes after tensor {name} belong to no tensor: its type or shape is not as declared")]
     Gap {
         /// Name of the tensor before the gap.
         name: String,

@@ -89,7 +89,7 @@ async fn what_cannot_fit_is_refused_before_it_is_encoded() {
     println!("refused in {:?}", start.elapsed());
     // Nor is it read what is made of nothing but braces; what only has them in its text is.
     for (prompt, message) in [
-        (json!(vec![json!({ "a": 1 }); 60_000]), "The body has 180002 values; the most that are read here are 67584."),
+        (json!(vec![json!({ "a": 1 }); 60_000]), "The body has 180002 values; the limit is 67584."),
         (json!("{\\\"[,:".repeat(20_000)), "A text of 120000 bytes does not fit into a context of 512 tokens."),
     ] {
         let answer = post(&server, "192.0.2.1", "/v1/completions", &json!({ "prompt": prompt })).await;

@@ -92,11 +92,11 @@ async fn a_server_with_tokens_wants_one_of_sessions_and_of_the_api() {
     assert!(is_welcome(&mut server.raw_with(&[("sec-websocket-protocol", &offered)]).await.unwrap()).await);
     // A page learns why: it cannot see the status of an upgrade.
     let text = server.raw().await.expect_refusal(ErrorCode::Unauthorized).await;
-    assert_eq!(text, "This server wants a token, and none was shown.");
+    assert_eq!(text, "This server requires a token, and none was sent.");
     let wrong = "outrider, outrider.bearer.0123456789abcdee";
     let mut client = server.raw_with(&[("sec-websocket-protocol", wrong)]).await.unwrap();
     let text = client.expect_refusal(ErrorCode::Unauthorized).await;
-    assert_eq!(text, "This server does not know the token that was shown.");
+    assert_eq!(text, "This server does not know the token that was sent.");
 
     for path in ["/v1/models", "/v1/info"] {
         let answer = http::get(server.address(), path, &[]).await;
@@ -126,7 +126,7 @@ async fn an_address_has_so_many_sessions_wherever_its_proxy_is() {
     let mut third = server.raw_with(&from("192.0.2.1")).await.unwrap();
     third.send(hello()).await;
     let text = third.expect_refusal(ErrorCode::ServerFull).await;
-    assert_eq!(text, "Your address has 2 sessions here, as many as it may; end one, or try again later.");
+    assert_eq!(text, "Your address has 2 sessions here, the most it may have; end one, or try again later.");
     let body = r#"{"prompt": "Once"}"#;
     let answer = http::post(server.address(), "/v1/completions", &[("X-Forwarded-For", "192.0.2.1")], body).await;
     assert_eq!((answer.status, &error(&answer)["code"]), (429, &"too_many_sessions".into()));
@@ -152,7 +152,7 @@ async fn whoever_takes_too_long_to_begin_is_not_waited_for() {
     let limits = Limits { hello: short, ..Limits::default() };
     let server = Server::start_as(Options { caps, limits, ..Options::default() }).await;
     let text = server.raw().await.expect_refusal(ErrorCode::Idle).await;
-    assert_eq!(text, "Nothing was heard for too long.");
+    assert_eq!(text, "The session was silent for too long.");
     // Later the limit is that for silence.
     let mut client = server.raw().await;
     assert!(is_welcome(&mut client).await);

@@ -214,7 +214,7 @@ async fn an_engine_that_fails_in_a_round_is_told_of_and_forgiven() {
     let slot = server.engine.slot().unwrap();
     assert!(slot.probe().await.is_ok());
     engine.feel(Mood::Refuses(500));
-    assert!(slot.probe().await.unwrap_err().to_string().contains("answers 500"));
+    assert!(slot.probe().await.unwrap_err().to_string().contains("answered 500"));
 }
 
 /// The engine's model may have more tokens than its tokenizer, and so more than the session knows of.
@@ -277,7 +277,7 @@ async fn an_engine_that_cannot_be_the_target_is_refused_at_the_start() {
     assert!(complaint(connect(&engine.address, options()).await).contains("--target-logprobs 0"));
     assert!(connect(&engine.address, EngineArgs { target_logprobs: 0, ..options() }).await.is_ok());
     engine.feel(Mood::Refuses(400));
-    assert!(complaint(connect(&engine.address, options()).await).contains("answers 400: {\"error\": \"not today\"}"));
+    assert!(complaint(connect(&engine.address, options()).await).contains("answered 400: {\"error\": \"not today\"}"));
 
     let other = PairPaths::default().tokenizer().unwrap();
     let engine = MockEngine::start(toy(), other, 512).await;
@@ -286,10 +286,10 @@ async fn an_engine_that_cannot_be_the_target_is_refused_at_the_start() {
     let engine = MockEngine::start_with(toy(), tokenizer(), 64, Some("secret"), vec!["known", "other"]).await;
     let named = |name: &str| EngineArgs { target_model: Some(name.to_owned()), ..options() };
     assert!(
-        complaint(connect(&engine.address, options()).await).contains("known, other: name one with --target-model")
+        complaint(connect(&engine.address, options()).await).contains("known, other: choose one with --target-model")
     );
     assert!(complaint(connect(&engine.address, named("third")).await).contains("known, other"));
-    assert!(complaint(connect(&engine.address, named("known")).await).contains("wants a key"));
+    assert!(complaint(connect(&engine.address, named("known")).await).contains("requires a key"));
     let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("engine-key");
     std::fs::write(&file, "secret\n").unwrap();
     let keyed = EngineArgs { target_key_file: Some(file.clone()), ..named("known") };

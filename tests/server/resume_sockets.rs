@@ -117,7 +117,7 @@ async fn only_who_has_the_secret_takes_a_session_over_and_the_first_is_told() {
     assert_eq!(resume(&server, guess, 1, 2).await.expect_refusal(ErrorCode::UnknownSession).await, unknown);
     let mut second = resume(&server, welcome.ticket, 1, 2).await;
     let text = first.expect_refusal(ErrorCode::TakenOver).await;
-    assert_eq!(text, "Another connection goes on with the session.");
+    assert_eq!(text, "Another connection has taken over the session.");
     assert_eq!(second.receive().await, Some(Frame::Welcome(welcome.clone())));
     assert_eq!(second.receive().await, verdict, "it is sent again");
     let late = resume(&server, welcome.ticket, 1, 2).await.expect_refusal(ErrorCode::UnknownSession).await;
@@ -161,7 +161,7 @@ async fn who_comes_back_late_may_be_silent_as_long_as_anybody() {
     tokio::time::sleep(Duration::from_millis(200)).await;
     client.send(Frame::Draft(Draft { generation: 1, round: 1, ..Draft::default() }).encode()).await;
     assert!(matches!(client.receive().await, Some(Frame::Verdict(verdict)) if verdict.round == 1));
-    assert_eq!(client.expect_refusal(ErrorCode::Idle).await, "Nothing was heard for too long.");
+    assert_eq!(client.expect_refusal(ErrorCode::Idle).await, "The session was silent for too long.");
 }
 
 /// An edge that finds no server any more reports the address that it tried; one without a way back, that the connection
@@ -171,7 +171,7 @@ async fn who_cannot_come_back_is_told_why() {
     let draft = blocks::draft();
     let server = server(2, Limits::default()).await;
     let length = draft.config().context_length as u32 / 2;
-    for (attempts, said) in [(0, "the connection to the server is lost"), (3, "cannot be reached")] {
+    for (attempts, said) in [(0, "the connection to the server was lost"), (3, "cannot be reached")] {
         let proxy = Proxy::before(&server.url, 900, 7).await;
         let retry = Retry { attempts, ..RETRY };
         let mut edge = loop {
@@ -212,7 +212,7 @@ async fn a_session_without_a_connection_gives_way_and_one_with_does_not() {
     let mut refused = server.raw().await;
     refused.send(hello(&draft_info(&draft))).await;
     let text = refused.expect_refusal(ErrorCode::ServerFull).await;
-    assert_eq!(text, "The server has no place for another session; try again in a minute.");
+    assert_eq!(text, "The server is full; try again in a minute.");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -224,10 +224,13 @@ async fn a_server_that_stops_says_so_to_who_is_there_and_to_who_comes() {
     client.send(Frame::Draft(Draft { generation: 1, ..Draft::default() }).encode()).await;
     assert!(matches!(client.receive().await, Some(Frame::Verdict(_))));
     server.stop();
-    assert_eq!(client.expect_refusal(ErrorCode::ShuttingDown).await, "The server is stopping; come back.");
+    assert_eq!(client.expect_refusal(ErrorCode::ShuttingDown).await, "The server is stopping; reconnect.");
     match NativeEdge::connect(&draft, draft_info(&draft), &server.url, None, RETRY).await {
         Err(error @ NativeEdgeError::Refused(_)) => {
-            assert_eq!(error.to_string(), "the server refuses (shutting-down): The server is stopping; come back.");
+            assert_eq!(
+                error.to_string(),
+                "the server refused the request (shutting-down): The server is stopping; reconnect."
+            );
         }
         Err(other) => panic!("{other}"),
         Ok(_) => panic!("a server that stops lets nobody in"),
@@ -241,7 +244,7 @@ async fn a_session_that_is_too_old_is_begun_anew_by_itself() {
     let server = server(2, limits).await;
     let (mut client, _) = server.greeted(&draft_info(&draft)).await;
     let text = client.expect_refusal(ErrorCode::SessionExpired).await;
-    assert_eq!(text, "The session is as old as one may get; begin a new one.");
+    assert_eq!(text, "The session has reached its maximum age; start a new one.");
     let mut edge = NativeEdge::connect(&draft, draft_info(&draft), &server.url, None, RETRY).await.unwrap();
     let length = draft.config().context_length as u32 / 2;
     let long_lived = blocks::server(1, Limits::default()).await;

@@ -23,7 +23,7 @@ impl Failure {
     }
 
     pub fn connection_lost() -> Self {
-        Self::new("connection-lost", "the connection to the server is lost")
+        Self::new("connection-lost", "the connection to the server was lost")
     }
 }
 

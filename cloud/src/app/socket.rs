@@ -40,7 +40,7 @@ const WRITE_BUFFER: usize = 2 * MAX_FRAME_BYTES;
 const LONGEST_MESSAGE: usize = MAX_FRAME_BYTES + (64 << 10);
 
 const TOO_MANY_NEWCOMERS: &str =
-    "Your address has as many connections here as it may that have not said Hello; try again in a few seconds.";
+    "Your address has the most connections allowed before Hello; try again in a few seconds.";
 
 pub(super) async fn upgrade(
     State(shared): State<Arc<Shared>>,

@@ -25,7 +25,7 @@ pub enum TlsError {
         error: pem::Error,
     },
     /// The certificate file has no certificate.
-    #[error("there is no certificate in {0}")]
+    #[error("no certificate found in {0}")]
     NoCertificate(String),
     /// Certificate and key do not match, or are of an unknown kind.
     #[error("the certificate and its key cannot be used: {0}")]

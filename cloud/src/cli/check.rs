@@ -33,13 +33,13 @@ mod report;
 
 /// Check whether a draft and a target make a pair, what they need, and at which round trips drafting pays
 ///
-/// Nothing is served. Both models read a text, which shows how often drafts are accepted, and are timed on this
-/// machine; from that the speed of sessions is predicted, beside that of the server alone.
+/// Both models read a text, which gives the acceptance rate, and are timed on this machine. From that the command
+/// predicts the speed of sessions beside that of the server alone. It serves nothing.
 #[derive(Debug, Args)]
 pub struct Check {
     #[command(flatten)]
     pair: PairPaths,
-    /// Text of the kind that is to be written; a tale if not given
+    /// Sample of the texts to be written; a tale if not given
     #[arg(long, value_name = "FILE")]
     text: Option<PathBuf>,
     /// Tokens of the text to read
@@ -52,10 +52,10 @@ pub struct Check {
     /// Round trips to predict for, in milliseconds
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [2, 20, 50, 80, 150, 300])]
     round_trips: Vec<u16>,
-    /// Milliseconds of a draft in the browser, which the page shows; as long as here if not given
+    /// Milliseconds per draft in the browser, as the page shows them; measured here if not given
     #[arg(long, value_name = "MS")]
     draft_ms: Option<f64>,
-    /// Milliseconds of a pass of the server; as long as here if not given
+    /// Milliseconds per pass of the server; measured here if not given
     #[arg(long, value_name = "MS")]
     pass_ms: Option<f64>,
     /// Print one JSON object
@@ -122,11 +122,7 @@ impl Check {
         let mut tokens = tokenizer.encode_prompt(draft.config().first_token(), text.trim())?;
         tokens.truncate((self.tokens as usize).min(context - 1));
         if tokens.len() < LEAST_TOKENS {
-            return Err(format!(
-                "the text has {} tokens: {LEAST_TOKENS} are the least that say anything",
-                tokens.len()
-            )
-            .into());
+            return Err(format!("the text has {} tokens; at least {LEAST_TOKENS} are needed", tokens.len()).into());
         }
         let sampling = SamplingParameters { temperature: self.temperature, top_k: 0, top_p: self.top_p };
         let (mut reader, mut judge) = (Reader::new(&draft), Reader::new(&target));

@@ -32,21 +32,21 @@ pub(super) enum ConfigError {
     #[error("the configuration {path} cannot be read: {error}")]
     Read { path: String, error: io::Error },
     /// The file is not valid TOML.
-    #[error("the configuration {path} is no TOML at line {line}: {message}")]
+    #[error("the configuration {path} is not valid TOML at line {line}: {message}")]
     Syntax { path: String, line: usize, message: String },
     /// The file has a key that is no setting.
     #[error(
-        "the configuration {path} sets \"{key}\" at line {line}, which is no setting: `outrider serve --help` lists them, without the dashes"
+        "the configuration {path} sets \"{key}\" at line {line}, which is not a setting: `outrider serve --help` lists them, without the dashes"
     )]
     Unknown { path: String, line: usize, key: String },
     /// The file has a value that its setting cannot have.
-    #[error("the configuration {path} is wrong at line {line}: {message}")]
+    #[error("the configuration {path} is invalid at line {line}: {message}")]
     Value { path: String, line: usize, message: String },
 }
 
 /// Source of a wrong value: a variable in the environment.
 #[derive(Debug, thiserror::Error)]
-#[error("{0} in the environment is wrong:")]
+#[error("the environment variable {0} is invalid:")]
 pub(super) struct FromVariable(pub(super) String);
 
 /// Adds a variable in the environment to every setting of the command.

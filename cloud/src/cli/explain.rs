@@ -17,10 +17,10 @@ pub(super) struct Explained {
 
 #[derive(Debug, Args)]
 pub(super) struct ExplainArgs {
-    /// Compare with what the papers' formulas predict
+    /// Compare the generation with the papers' predictions
     ///
-    /// This makes the server send its distribution at every draft that it judges: far more bytes than all else, and
-    /// some time. Afterwards the target generates once more, alone, to compare speeds. For --scheme ahead it lists the
+    /// The server then sends its distribution for every judged draft: far more bytes than all else, and some time.
+    /// Afterwards the target generates once more, alone, to compare speeds. For --scheme ahead it lists the
     /// measurements of link and models, and the expected and measured speed of each mode.
     #[cfg(feature = "papers")]
     #[arg(long, conflicts_with_all = ["cloud_only", "chat"])]

@@ -41,16 +41,16 @@ pub struct Generate {
     /// File of prompts, one per line; each is continued with the same settings, one after the other
     #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "chat"])]
     prompts: Option<PathBuf>,
-    /// Hold a conversation: answer first the prompt, then every line of standard input
+    /// Chat: answer the prompt, then each line of standard input
     ///
-    /// The model's chat template makes prompts of it. Both ends keep the tokens they have read, so only new ones are
-    /// read. Special tokens in a message stay text.
+    /// The model's chat template turns the conversation into prompts. Both ends keep the tokens that they have read,
+    /// and read only new ones. Special tokens in a message stay text.
     #[arg(long, conflicts_with = "json")]
     chat: bool,
     /// System message, which comes before all others
     #[arg(long, value_name = "TEXT", requires = "chat")]
     system: Option<String>,
-    /// Jinja template that makes a prompt of a conversation; the model's own if not given, or else a plain form
+    /// Jinja template that turns a conversation into a prompt; the model's own if not given, or else a plain form
     #[arg(long, value_name = "PATH", requires = "chat")]
     chat_template: Option<PathBuf>,
     /// JSON file with a list of functions for the model to call, in the form of `tools` in OpenAI's API

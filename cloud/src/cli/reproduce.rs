@@ -20,24 +20,24 @@ use crate::{both_ends, pair::PairPaths};
 ///
 /// Without a paper, this lists all items and the state of each. Results of formulas are computed. Acceptance and bits
 /// are measured in real sessions of the pair, with real codes; seconds are those of a virtual clock with given times
-/// for passes. Each item leaves a table, a chart and its numbers in a folder. Results that are there already from the
-/// same settings are not measured again.
+/// for passes. Each item leaves a table, a chart and its numbers in a folder. Existing results of the same settings are
+/// not measured again.
 #[derive(Debug, Args)]
 pub struct Reproduce {
     /// sqs, tk-slt, dssd, sprinter or cascades
     paper: Option<String>,
     /// Item of the paper, such as table-1 or figure-2; without it, the whole paper
     item: Option<String>,
-    /// All items of all papers
+    /// Reproduce all items of all papers
     #[arg(long, conflicts_with = "paper")]
     all: bool,
     /// Folder for the results
     #[arg(long, value_name = "FOLDER", default_value = "reproduced")]
     out: PathBuf,
-    /// Prompts of each setting: the more, the smaller the errors and the longer it takes; for cascades 20 times as many
+    /// Prompts per setting: more give smaller errors and take longer; cascades use 20 times as many
     #[arg(long, value_name = "COUNT", default_value_t = 24, value_parser = clap::value_parser!(u16).range(2..))]
     prompts: u16,
-    /// Measure results again that are there already
+    /// Measure existing results again
     #[arg(long)]
     again: bool,
     #[command(flatten)]
@@ -105,7 +105,7 @@ impl Reproduce {
                 Err(format!("{paper} has no {name}; it has {}", names.join(", ")).into())
             }
             (Some(paper), _) if chosen.is_empty() => {
-                Err(format!("there is no paper {paper}; there are sqs, tk-slt, dssd, sprinter and cascades").into())
+                Err(format!("unknown paper {paper}: use sqs, tk-slt, dssd, sprinter or cascades").into())
             }
             _ => Ok(chosen),
         }

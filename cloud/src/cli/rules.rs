@@ -11,7 +11,7 @@ use super::output::{CommandError, print};
 /// List the acceptance rules, the gates and the stop rules
 ///
 /// A rule decides if the server accepts a draft, and what replaces a rejected one. Lossy rules and gates keep more of
-/// the draft model's text: they cost fewer rejections, and the text is not distributed as the target's own.
+/// the draft model's text: fewer drafts are rejected, but the text is no longer distributed as the target's own.
 #[derive(Debug, Args)]
 pub struct Rules {
     /// Print one JSON object instead

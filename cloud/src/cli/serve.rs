@@ -100,7 +100,7 @@ pub struct Serve {
     /// Another server that the page offers to go to, with other models; may be given more than once
     #[arg(long, value_name = "NAME=URL")]
     elsewhere: Vec<Elsewhere>,
-    /// Jinja template that makes a prompt of a conversation; the target's own if not given, or else a plain form
+    /// Jinja template that turns a conversation into a prompt; the target's own if not given, or else a plain form
     #[arg(long, value_name = "FILE")]
     chat_template: Option<PathBuf>,
     /// Sessions at a time; an idle one costs some 20 KiB
@@ -221,7 +221,7 @@ impl Serve {
         };
         // Warnings come after all errors that would end the command.
         for name in &self.unknown_variables {
-            tracing::warn!(name, "a variable in the environment is no setting");
+            tracing::warn!(name, "an environment variable is not a setting");
         }
         if !self.web.join("index.html").is_file() {
             tracing::warn!(folder = %self.web.display(), "there is no page in the folder of --web");
@@ -266,7 +266,7 @@ fn connections_per_address(most: usize, sessions: usize) -> usize {
     match rlimit::increase_nofile_limit(u64::MAX) {
         Ok(files) => {
             if files < sessions as u64 {
-                tracing::warn!(files, sessions, "the limit on open files does not hold --max-sessions connections");
+                tracing::warn!(files, sessions, "the limit on open files is too low for --max-sessions connections");
             }
             let share = usize::try_from(files / 4).unwrap_or(usize::MAX).max(1);
             return most.min(share);
@@ -332,7 +332,7 @@ impl Serve {
             tracing::warn!(
                 ?drafts,
                 ?targets,
-                "draft and target begin texts with other tokens: browsers follow the draft"
+                "draft and target begin texts with different tokens; browsers follow the draft"
             );
         }
         let engine = self.with_own_draft(engine.judging(self.guesses), draft, settings)?;

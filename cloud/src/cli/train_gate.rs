@@ -38,8 +38,8 @@ Labels belong to the sampling they were drawn at: train with what your sessions 
 pub struct TrainGate {
     #[command(flatten)]
     pair: PairPaths,
-    /// Texts to train on, of some dozens of tokens: one a line, or with blank lines in between. Without, a tale and
-    /// texts that the target makes up
+    /// Texts to train on, some dozens of tokens each: one per line, or separated by blank lines; a tale and texts that
+    /// the target writes if not given
     #[arg(long, value_name = "FILE")]
     prompts: Option<PathBuf>,
     /// A token is acceptable if q <= lambda p; the paper tries 1, 1.2 and 1.5
@@ -57,10 +57,10 @@ pub struct TrainGate {
     /// Keep the fewest most likely tokens whose probabilities reach this
     #[arg(long, value_name = "p", default_value_t = Settings::default().sampling.top_p, value_parser = top_p)]
     top_p: f32,
-    /// Do not show the token to the heads: they judge by the tokens before it alone
+    /// Hide the token from the heads: they judge by the tokens before it alone
     #[arg(long)]
     unseen: bool,
-    /// Number of texts, four of each prompt
+    /// Number of texts, four per prompt
     #[arg(long, value_name = "COUNT", default_value_t = Settings::default().texts)]
     texts: usize,
     /// Most tokens in a text
@@ -72,7 +72,7 @@ pub struct TrainGate {
     /// File to write the heads to
     #[arg(long, value_name = "FILE", default_value = "pair/draft/gate.safetensors")]
     out: PathBuf,
-    /// Print one JSON object: the figures
+    /// Print the figures as one JSON object
     #[arg(long)]
     json: bool,
 }

@@ -19,7 +19,7 @@ pub struct Origin(HeaderValue);
 /// Error of a text that is not an origin.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "an origin has a scheme and a host and no path, such as https://example.com or http://127.0.0.1:5173; * is all of them"
+    "an origin is a scheme and a host without a path, such as https://example.com or http://127.0.0.1:5173; * allows all"
 )]
 pub struct OriginError;
 

@@ -24,19 +24,19 @@ pub struct Tokens(Vec<(Arc<str>, [u8; 32])>);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokensError {
     /// The line is not a name and a token.
-    #[error("line {0} is not a name, a space and a token")]
+    #[error("line {0} must be a name, a space and a token")]
     Line(usize),
     /// The token is too short to be hard to guess.
     #[error("the token at line {0} has fewer than 16 characters; `openssl rand -hex 32` makes a good one")]
     Short(usize),
     /// The token cannot be a subprotocol, so a page could not send it.
-    #[error("the token at line {0} has other characters than letters, digits, - and _")]
+    #[error("the token at line {0} may have only letters, digits, - and _")]
     Characters(usize),
     /// The name or the token occurs twice.
     #[error("line {0} repeats a name or a token")]
     Repeated(usize),
     /// The file has no token, so no client could use the server.
-    #[error("there is no token in it")]
+    #[error("it has no token")]
     None,
 }
 
@@ -91,9 +91,9 @@ impl fmt::Debug for Tokens {
 /// Reason why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
-    #[error("This server wants a token, and none was shown.")]
+    #[error("This server requires a token, and none was sent.")]
     Missing,
-    #[error("This server does not know the token that was shown.")]
+    #[error("This server does not know the token that was sent.")]
     Unknown,
 }
 

@@ -30,13 +30,13 @@ pub(super) const LINKED_ETAG: HeaderName = HeaderName::from_static("x-linked-eta
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
     /// `HF_ENDPOINT` is not the address of a server.
-    #[error("HF_ENDPOINT is {given:?}, which is no address of a server: write https://HOST or http://HOST:PORT")]
+    #[error("HF_ENDPOINT is {given:?}, which is not a server's address: write https://HOST or http://HOST:PORT")]
     Endpoint {
         /// The value of the variable.
         given: String,
     },
     /// The token cannot be sent in a header.
-    #[error("the token for the hub has a character that no token has: see HF_TOKEN, or the file `token` in HF_HOME")]
+    #[error("the token for the hub has an invalid character: see HF_TOKEN, or the file `token` in HF_HOME")]
     Token,
     /// The connection failed, or what came over it cannot be read.
     #[error("the request to {host} failed: {cause}")]
@@ -47,7 +47,7 @@ pub enum RequestError {
         cause: String,
     },
     /// The status of the response is not one of success.
-    #[error("{host} answers {path} with {status}")]
+    #[error("{host} answered {path} with {status}")]
     Status {
         /// The host that answered, which may be one that the hub redirected to.
         host: String,
@@ -57,14 +57,14 @@ pub enum RequestError {
         status: StatusCode,
     },
     /// The request leads to more redirects than are followed.
-    #[error("{host} redirects more than {MOST_REDIRECTS} times")]
+    #[error("{host} redirected more than {MOST_REDIRECTS} times")]
     Redirects {
         /// The host of the last redirect.
         host: String,
     },
     /// A header is absent, or has a value that cannot be used.
     #[error(
-        "{host} answers {path} with the header {name} {}",
+        "{host} answered {path} with the header {name} {}",
         .value.as_deref().map_or("absent".to_owned(), |value| format!("{value:?}"))
     )]
     Header {
@@ -78,7 +78,7 @@ pub enum RequestError {
         value: Option<String>,
     },
     /// The hub's id of a commit cannot be the name of a folder.
-    #[error("the hub calls the last commit {given:?}, which is no name of a commit")]
+    #[error("the hub names {given:?} as the last commit, which is not a commit")]
     Commit {
         /// The name that the hub gave.
         given: String,

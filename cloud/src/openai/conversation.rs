@@ -91,7 +91,7 @@ fn message(value: Value) -> Result<Message, ApiError> {
 fn call(value: Value) -> Result<Value, ApiError> {
     let wrong = || {
         let form = r#"{"id", "type": "function", "function": {"name", "arguments"}}"#;
-        refuse(format!("Each of tool_calls must be {form}, all of them texts."))
+        refuse(format!("Each of tool_calls must be {form}, all of them strings."))
     };
     let (Some(id), Some(function)) = (value["id"].as_str(), value["function"].as_object()) else { return Err(wrong()) };
     let text = |name: &str| function.get(name).and_then(Value::as_str);
@@ -133,7 +133,7 @@ fn tool(value: Value, names: &mut BTreeSet<String>) -> Result<Tool, ApiError> {
         return Err(refuse("Two tools have the same name."));
     }
     if !matches!(function.get("description"), None | Some(Value::Null | Value::String(_))) {
-        return Err(refuse("The description of a tool must be a text."));
+        return Err(refuse("The description of a tool must be a string."));
     }
     if !matches!(function.get("parameters"), None | Some(Value::Null | Value::Object(_))) {
         return Err(refuse("The parameters of a tool must be a JSON schema."));
@@ -141,7 +141,7 @@ fn tool(value: Value, names: &mut BTreeSet<String>) -> Result<Tool, ApiError> {
     match function.shift_remove("strict") {
         None | Some(Value::Null | Value::Bool(false)) => Ok(tool),
         Some(_) => {
-            let text = "tools: strict is not supported here other than as false: nothing forces the model.";
+            let text = "tools: strict must be false or absent: this server does not constrain the model's output.";
             Err(refuse(text).code("unsupported_parameter"))
         }
     }

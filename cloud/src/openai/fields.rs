@@ -33,9 +33,7 @@ pub(super) fn check_size(body: &[u8], context: usize) -> Result<(), ApiError> {
         }
     }
     if values > most {
-        return Err(ApiError::invalid(format!(
-            "The body has {values} values; the most that are read here are {most}."
-        )));
+        return Err(ApiError::invalid(format!("The body has {values} values; the limit is {most}.")));
     }
     Ok(())
 }
@@ -44,8 +42,8 @@ impl Fields {
     pub(super) fn parse(body: &[u8]) -> Result<Self, ApiError> {
         match serde_json::from_slice(body) {
             Ok(Value::Object(map)) => Ok(Self { map, within: "" }),
-            Ok(_) => Err(ApiError::invalid("The body is no JSON object.")),
-            Err(error) => Err(ApiError::invalid(format!("The body is no JSON: {error}."))),
+            Ok(_) => Err(ApiError::invalid("The body must be a JSON object.")),
+            Err(error) => Err(ApiError::invalid(format!("The body is not valid JSON: {error}."))),
         }
     }
 

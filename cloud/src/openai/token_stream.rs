@@ -166,7 +166,7 @@ impl TokenStream {
         if self.unfinished == 0 {
             return Ok(None);
         }
-        let lost = || Err(ApiError::internal("The generation is lost."));
+        let lost = || Err(ApiError::internal("The generation was lost."));
         let delta = self.deltas.recv().await.unwrap_or_else(lost)?;
         self.tokens += 1;
         self.unfinished -= u32::from(delta.finish.is_some());
@@ -356,6 +356,6 @@ fn probability(
 
 /// Error of a target that returns chosen tokens only.
 fn no_probabilities() -> ApiError {
-    let text = "logprobs cannot be had of this server: its target's logits are elsewhere, on a device or in an engine.";
+    let text = "logprobs is not supported by this server: its target runs on a GPU or in another engine.";
     ApiError::invalid(text).param("logprobs").code("unsupported_parameter")
 }

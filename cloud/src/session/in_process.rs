@@ -82,7 +82,7 @@ impl<'s> InProcessSession<'s> {
                 // There are no guesses to offer, and nothing is sent.
                 Some(CloudOutput::Offer(_)) => {}
                 Some(CloudOutput::Send(_) | CloudOutput::Close) | None => {
-                    let text = "The generation is lost.".to_owned();
+                    let text = "The generation was lost.".to_owned();
                     return Err(ErrorFrame { generation: 0, code: ErrorCode::Internal, text });
                 }
             }

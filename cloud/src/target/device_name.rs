@@ -48,14 +48,14 @@ impl UseBackend for EngineSettings {
 #[derive(Debug, thiserror::Error)]
 pub enum UseError {
     /// No device has this name.
-    #[error("there is no device {name:?}: it can be cpu, cuda, or cuda:1 for the second GPU")]
+    #[error("unknown device {name:?}: use cpu, cuda, or cuda:1 for the second GPU")]
     Unknown {
         /// Name that was given.
         name: String,
     },
     /// Several GPUs were named, and a server uses one.
     #[error(
-        "{names}: a server runs its target on one GPU. Start one for each behind a balancer (docs/deploying.md), or give the model to vLLM, which splits it (docs/gateway.md)"
+        "{names}: a server runs its target on one GPU. Start one server per GPU with a load balancer (docs/deploying.md), or serve the model with vLLM, which splits it (docs/gateway.md)"
     )]
     Several {
         /// Names that were given.
@@ -63,7 +63,7 @@ pub enum UseError {
     },
     /// The program was built without support for devices.
     #[error(
-        "{name} cannot be used: this program was built without CUDA. Build it with --features cuda (docs/cuda.md says how), or take --device cpu"
+        "{name} cannot be used: this program was built without CUDA. Build it with --features cuda (see docs/cuda.md), or use --device cpu"
     )]
     NotBuilt {
         /// Device that was asked for.
@@ -166,7 +166,7 @@ mod tests {
             assert_eq!(read(name).to_string(), name);
         }
         let error = read("cuda:-1").check().unwrap_err();
-        assert!(error.to_string().contains("it can be cpu, cuda, or cuda:1"), "{error}");
+        assert!(error.to_string().contains("use cpu, cuda, or cuda:1"), "{error}");
         for several in ["cuda:0,cuda:1", "cuda:0,1"] {
             let error = read(several).check().unwrap_err();
             assert!(matches!(error, UseError::Several { .. }), "{error}");

@@ -19,7 +19,8 @@ choices! {
         Passes = Description {
             name: "passes",
             label: "Fewest passes",
-            travels: "the fewest forward passes of the server among the ways that are no slower than the server alone.",
+            travels: "the fewest forward passes of the server among the modes that are no slower than the server \
+                      alone.",
             source: "Outrider",
             options: &[],
         },

@@ -10,7 +10,7 @@ use crate::lattice::SupportSize;
 pub(super) const INFO: SchemeInfo = SchemeInfo {
     name: "c-sqs",
     label: "C-SQS",
-    travels: "the token and all tokens above a threshold that adapts, with their probabilities, as multiples of 1/ℓ.",
+    travels: "the token and all tokens above an adaptive threshold, with their probabilities, as multiples of 1/ℓ.",
     source: concat!(sqs!(), ", §3"),
     options: &["code", "latticeResolution", "droppedMassTarget", "stepSize", "initialThreshold", "bitBudget"],
     sends: Sends::Distributions,

@@ -124,7 +124,7 @@ choices! {
         Enumerative = Description {
             name: "enumerative",
             label: "Enumerative",
-            travels: "the number of the support and of the counts among all there can be, in whole bits.",
+            travels: "the index of the support and of the counts among all possible ones, in whole bits.",
             source: sqs!(),
             options: &[],
         },
@@ -132,7 +132,7 @@ choices! {
         Adaptive = Description {
             name: "adaptive",
             label: "Adaptive",
-            travels: "the same, in an arithmetic code whose model both ends learn from the text so far.",
+            travels: "an arithmetic code, whose model both ends learn from the text so far.",
             source: "Outrider",
             options: &[],
         },
@@ -154,8 +154,8 @@ choices! {
         Sampled = Description {
             name: "sampled",
             label: "A few samples",
-            travels: "m samples of the server’s with their probabilities; only if the page can keep none of them, all \
-                      probabilities.",
+            travels: "m samples from the server with their probabilities; all probabilities only if the page can keep \
+                      no sample.",
             source: "Outrider",
             options: &["downlinkSamples"],
         },

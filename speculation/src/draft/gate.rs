@@ -37,8 +37,8 @@ choices! {
         Sprinter = PolicyInfo {
             name: "sprinter",
             threshold: Some(("τ", 0.5)),
-            explanation: "A token skips verification while a trained head trusts the draft model by τ or more; the first \
-                          that it does not is verified.",
+            explanation: "A token skips verification while a trained head trusts the draft model by τ or more; the \
+                          first token below τ is verified.",
             source: "Zhong et al., Algorithm 2",
             lossy: true,
             head: Some("gate"),
@@ -62,7 +62,7 @@ choices! {
             name: "sequence-cascade",
             threshold: Some(("α", ALPHA)),
             explanation: "The draft model writes the whole text, which is kept if the geometric mean of its tokens’ \
-                          probabilities is at least 1 − α; or else the target writes it anew.",
+                          probabilities is at least 1 − α; otherwise the target writes it again.",
             source: "Narasimhan et al., eq. 1",
             lossy: true,
             head: None,

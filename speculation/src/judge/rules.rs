@@ -73,7 +73,7 @@ static TABLE: [RuleInfo; 16] = [
 #[non_exhaustive]
 pub enum RuleError {
     /// No rule has this name.
-    #[error("there is no acceptance rule {name:?}; there are {}", names())]
+    #[error("unknown acceptance rule {name:?}; the rules are {}", names())]
     Name {
         /// The name that was given.
         name: String,
@@ -85,7 +85,7 @@ pub enum RuleError {
         number: u8,
     },
     /// The parameter is not in the rule's range, at the precision of f32 in which it travels.
-    #[error("{symbol} of the acceptance rule {rule} is in {range}, not {value}")]
+    #[error("{symbol} of the acceptance rule {rule} must be in {range}, not {value}")]
     Parameter {
         /// The name of the acceptance rule.
         rule: &'static str,

@@ -128,7 +128,7 @@ pub enum JudgementError {
         drafts: usize,
     },
     /// There is more or less evidence than is wanted.
-    #[error("{found} drafts come with evidence in place of {expected}")]
+    #[error("{found} drafts come with evidence instead of {expected}")]
     Evidence {
         /// Drafts that come with it.
         found: usize,

@@ -32,13 +32,13 @@ use crate::{
 
 /// Time verify passes of a device beside the time to read the weights, and compare its logits with the CPU's
 ///
-/// On a GPU, with --models 1.1B-bf16,1.1B-q8_0,7B-bf16,7B-q8_0 if nothing else is said; on the CPU with the pair alone.
+/// Without --models it measures 1.1B-bf16,1.1B-q8_0,7B-bf16,7B-q8_0 on a GPU, and the pair alone on the CPU.
 #[derive(Debug, Args)]
 pub struct Verify {
     /// Device: cpu; or, in a build with CUDA, cuda or cuda:N
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: DeviceName,
-    /// Models to measure; shapes other than the pair have random weights, and take seconds to draw and GB of memory
+    /// Models to measure; shapes other than the pair have random weights, and take seconds to generate and GB of memory
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
     models: Vec<Choice>,
     /// Passes of each kind; the median counts

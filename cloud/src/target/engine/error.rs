@@ -10,7 +10,7 @@ pub enum EngineError {
     #[error("the target model failed: {0}")]
     Model(String),
     /// The pass continues from tokens that the session has not read.
-    #[error("a pass goes on from {keep} tokens, of which {read} were read")]
+    #[error("a pass continues after {keep} tokens, of which only {read} were read")]
     NotRead {
         /// Tokens from which the pass continues.
         keep: usize,
@@ -18,7 +18,7 @@ pub enum EngineError {
         read: usize,
     },
     /// The pass wants more rows than a run may have.
-    #[error("a pass wants {rows} rows of logits, at most {most} are given at a time")]
+    #[error("a pass requests {rows} rows of logits; at most {most} are allowed")]
     TooManyRows {
         /// Rows that the pass wants.
         rows: usize,
@@ -27,7 +27,7 @@ pub enum EngineError {
     },
     /// The session alone needs more than the memory for KV caches.
     #[error(
-        "{tokens} tokens need {needed} of KV cache, the server gives {budget}: shorten the text, or raise --kv-memory"
+        "{tokens} tokens need {needed} of KV cache, but the server allows {budget}: shorten the text, or raise --kv-memory"
     )]
     TooLong {
         /// Tokens of the session.

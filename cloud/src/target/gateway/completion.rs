@@ -224,7 +224,7 @@ impl RawChoice {
 
 fn entry(token: &str, logprob: f64) -> Result<(u32, f64), GatewayError> {
     let id = token.strip_prefix("token_id:").unwrap_or(token).parse();
-    let id = id.map_err(|_| lacks(format!("token {token:?} is no id (return_tokens_as_token_ids)")))?;
+    let id = id.map_err(|_| lacks(format!("token {token:?} is not an id (return_tokens_as_token_ids)")))?;
     if logprob.is_nan() || logprob > ROUNDING {
         return Err(lacks(format!("{logprob} is no log-probability")));
     }

@@ -11,7 +11,7 @@ use outrider_codec::frame::ErrorCode;
 pub enum GatewayError {
     /// The address is malformed.
     #[error(
-        "{address:?} is no address of an engine: give --target openai:http://HOST:PORT or vllm:http://HOST:PORT, or \
+        "{address:?} is not an engine's address: give --target openai:http://HOST:PORT or vllm:http://HOST:PORT, or \
          https"
     )]
     Address {
@@ -20,7 +20,7 @@ pub enum GatewayError {
     },
     /// The option `--tokenizer` is missing.
     #[error(
-        "a --target elsewhere needs --tokenizer, the tokenizer.json of the engine's model: the engine does not say what \
+        "a remote --target needs --tokenizer, the tokenizer.json of the engine's model: the engine does not say what \
          its token ids mean, and drafts must use the same"
     )]
     NoTokenizer,
@@ -49,13 +49,13 @@ pub enum GatewayError {
         limit: Duration,
     },
     /// The engine requires a key, or another one.
-    #[error("the engine at {address} wants a key: give it with --target-key-file or in OUTRIDER_TARGET_KEY")]
+    #[error("the engine at {address} requires a key: give it with --target-key-file or in OUTRIDER_TARGET_KEY")]
     Forbidden {
         /// Host and port of the engine.
         address: String,
     },
     /// The engine responds with an error status.
-    #[error("the engine at {address} answers {status}: {message}")]
+    #[error("the engine at {address} answered {status}: {message}")]
     Status {
         /// Host and port of the engine.
         address: String,
@@ -71,7 +71,7 @@ pub enum GatewayError {
         what: String,
     },
     /// The engine serves several models or none, or not the named one.
-    #[error("the engine serves {}: name one with --target-model", if models.is_empty() { "no model" } else { models })]
+    #[error("the engine serves {}: choose one with --target-model", if models.is_empty() { "no model" } else { models })]
     Model {
         /// Names of the engine's models, separated by commas.
         models: String,
@@ -83,7 +83,7 @@ pub enum GatewayError {
     NoContextLength,
     /// The engine returns no log-probabilities of a prompt's tokens.
     #[error(
-        "the engine does not serve prompt log-probabilities (prompt_logprobs of vLLM's /v1/completions): take vLLM, or give \
+        "the engine does not serve prompt log-probabilities (prompt_logprobs of vLLM's /v1/completions): use vLLM, or give \
          --target-logprobs 0 to verify by the engine's own samples, which accepts fewer drafts"
     )]
     NoPromptLogprobs,
@@ -100,7 +100,7 @@ pub enum GatewayError {
     #[error("--guesses-to needs --target vllm:URL: only an engine that streams can use guesses")]
     GuessesWithoutStream,
     /// A worker is reached over TCP, and no token protects the guesses.
-    #[error("--guesses-to tcp:… needs --guesses-token-file, with the token that the engine's workers want")]
+    #[error("--guesses-to tcp:… needs --guesses-token-file, with the token that the engine's workers require")]
     NoGuessesToken,
     /// The file of the token for guesses cannot be read or used.
     #[error("the token for guesses cannot be read from {path}: {error}")]

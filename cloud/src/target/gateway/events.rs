@@ -124,7 +124,7 @@ fn events<B: AsRef<[u8]>, E>(
             bytes.as_ref().iter().for_each(|&byte| length.add(byte));
             let broken = |text| Err(Broken::Answer(lacks(text)));
             if length.is_no_event {
-                broken("a line of it is no server-sent event".to_owned())
+                broken("a line of it is not a server-sent event".to_owned())
             } else if length.event > longest {
                 broken(format!("an event of it is longer than {longest} bytes"))
             } else {
@@ -137,7 +137,7 @@ fn events<B: AsRef<[u8]>, E>(
             Ok(event) => read(event.data.trim()).map_err(Broken::Answer).transpose(),
             Err(EventStreamError::Transport(broken)) => Some(Err(broken)),
             Err(EventStreamError::Utf8(_) | EventStreamError::Parser(_)) => {
-                Some(Err(Broken::Answer(lacks("a line of it is no server-sent event".to_owned()))))
+                Some(Err(Broken::Answer(lacks("a line of it is not a server-sent event".to_owned()))))
             }
         })
     })

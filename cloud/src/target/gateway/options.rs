@@ -130,7 +130,7 @@ impl EngineArgs {
             workers: Workers::connect(&self.guesses_to, token, info.vocab_size, &metrics.gateway),
         });
         if way == Way::Streamed && self.guesses_to.is_empty() {
-            tracing::warn!("without --guesses-to nobody is told guesses: the engine writes alone");
+            tracing::warn!("without --guesses-to no guesses are sent: the engine writes alone");
         }
         let shared = Shared {
             client,

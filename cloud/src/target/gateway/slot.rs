@@ -180,7 +180,7 @@ impl GatewaySlot {
                 let Some(pause) = pauses.next() else { return Err(error) };
                 time::sleep(*pause).await;
             }
-            tracing::warn!(%error, "asking again, behind what has come");
+            tracing::warn!(%error, "asking the engine for the rest of the text");
             metrics.streams_cut.inc();
         }
     }

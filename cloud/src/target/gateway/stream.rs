@@ -153,7 +153,11 @@ impl Stream {
         if let (Some(read), Some(asked)) = (chunk.prompt, connection.asked.take())
             && read != asked
         {
-            return Err(lacks(format!("it goes on from {} tokens, of {} that were asked", read.len(), asked.len())));
+            return Err(lacks(format!(
+                "it continues after {} tokens, of the {} that were sent",
+                read.len(),
+                asked.len()
+            )));
         }
         if let Some(id) = chunk.ids.iter().find(|id| **id >= source.vocab_size) {
             return Err(lacks(format!("token {id} is outside the vocabulary of {}", source.vocab_size)));

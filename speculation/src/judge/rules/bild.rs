@@ -37,7 +37,8 @@ pub(super) const BILD_STAR: RuleInfo = RuleInfo {
 /// Table row of the rule `bild`.
 pub(super) const BILD: RuleInfo = RuleInfo {
     name: "bild",
-    explanation: "As bild-star, but drafts beyond α nats are rejected for certain, and a token of the target follows the last.",
+    explanation: "As bild-star, but drafts beyond α nats are always rejected, and a token of the target follows the \
+                  last.",
     paper: "Kim et al. 2023, Speculative Decoding with Big Little Decoder",
     has_bonus: true,
     judge: |position, alpha| if discrepancy(position) > alpha { Decision::Replace } else { Decision::Keep },

@@ -95,7 +95,8 @@ pub(super) const OPT_LOG: RuleInfo = RuleInfo {
 /// Table row of the rule `oracle-diff`.
 pub(super) const ORACLE_DIFF: RuleInfo = RuleInfo {
     name: "oracle-diff",
-    explanation: "As diff, but drafts where the target is surer are rejected for certain: the oracle of sequential cascades.",
+    explanation: "As diff, but drafts where the target is surer are always rejected: the oracle of sequential \
+                  cascades.",
     judge: |position, alpha| if diff(position, alpha) { Decision::Replace } else { Decision::Keep },
     ..DIFF
 };

@@ -145,11 +145,14 @@ fn errors_say_what_is_allowed() {
     let largest = Rule::all().len() - 1;
     let expected = format!("there is no acceptance rule number 255; the largest is {largest}");
     assert_eq!(message(Rule::from_wire(255, 0.0)), expected);
-    assert_eq!(message(Rule::new("lossy", 1.0)), "α of the acceptance rule lossy is in [0, 1), not 1");
-    assert_eq!(message(Rule::new("mentored", -1.0)), "D of the acceptance rule mentored is in [0, ∞), not -1");
-    assert_eq!(message(Rule::new("diff", -1.5)), "α of the acceptance rule diff is in [-1, 1], not -1.5");
-    assert_eq!(message(Rule::new("opt", -f64::INFINITY)), "α of the acceptance rule opt is in (-∞, ∞), not -inf");
-    assert_eq!(message(Rule::new("exact", 0.5)), "the parameter of the acceptance rule exact is in [0, 0], not 0.5");
+    assert_eq!(message(Rule::new("lossy", 1.0)), "α of the acceptance rule lossy must be in [0, 1), not 1");
+    assert_eq!(message(Rule::new("mentored", -1.0)), "D of the acceptance rule mentored must be in [0, ∞), not -1");
+    assert_eq!(message(Rule::new("diff", -1.5)), "α of the acceptance rule diff must be in [-1, 1], not -1.5");
+    assert_eq!(message(Rule::new("opt", -f64::INFINITY)), "α of the acceptance rule opt must be in (-∞, ∞), not -inf");
+    assert_eq!(
+        message(Rule::new("exact", 0.5)),
+        "the parameter of the acceptance rule exact must be in [0, 0], not 0.5"
+    );
     assert!(Rule::new("lossy", 1.0 - 1e-12).is_err(), "an f32 makes 1 of it");
     assert!(Rule::new("mentored", 1e300).is_err(), "an f32 makes ∞ of it");
     for info in Rule::all() {

@@ -12,7 +12,7 @@ pub enum EdgeError {
     #[error("the server sent bytes that are no frame: {0}")]
     Decode(#[from] DecodeError),
     /// The server sent a frame that does not belong here.
-    #[error("the server sent {frame}, which does not belong here")]
+    #[error("the server sent {frame} at the wrong time")]
     Unexpected {
         /// The name of the frame.
         frame: &'static str,
@@ -85,7 +85,7 @@ pub enum StartError {
         vocab_size: u32,
     },
     /// The server takes no guesses.
-    #[error("this server cannot be drafted ahead of: its target chooses by draws of its own")]
+    #[error("this server takes no guesses: its target makes random draws of its own")]
     NoGuesses,
     /// A setting is out of its range.
     #[error("{name} must be {range}")]

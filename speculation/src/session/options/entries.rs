@@ -77,7 +77,7 @@ pub const NAMES: &[&NameInfo] = &[
     &NameInfo {
         name: "scheme",
         label: "Scheme",
-        explanation: "What is sent of a draft",
+        explanation: "Data sent for each drafted token",
         lead: "Per token:",
         parameter: None,
         group: Group::Drafting,
@@ -87,7 +87,7 @@ pub const NAMES: &[&NameInfo] = &[
     &NameInfo {
         name: "code",
         label: "Code",
-        explanation: "How distributions on a lattice are coded",
+        explanation: "Code of distributions on a lattice",
         lead: "Written as:",
         parameter: None,
         group: Group::Drafting,
@@ -97,7 +97,7 @@ pub const NAMES: &[&NameInfo] = &[
     &NameInfo {
         name: "downlink",
         label: "After a rejection",
-        explanation: "What the server sends after a rejection",
+        explanation: "Data that the server sends after a rejection",
         lead: "Coming down:",
         parameter: None,
         group: Group::Drafting,
@@ -107,7 +107,7 @@ pub const NAMES: &[&NameInfo] = &[
     &NameInfo {
         name: "rule",
         label: "Acceptance rule",
-        explanation: "How the server judges drafts",
+        explanation: "Acceptance rule by which the server judges drafts",
         lead: "",
         parameter: Some(("ruleParameter", "Parameter")),
         group: Group::Verification,
@@ -117,7 +117,7 @@ pub const NAMES: &[&NameInfo] = &[
     &NameInfo {
         name: "gate",
         label: "Gate",
-        explanation: "Which tokens are committed without asking the server",
+        explanation: "Gate that commits tokens without asking the server",
         lead: "",
         parameter: Some(("gateThreshold", "Threshold")),
         group: Group::Verification,
@@ -127,7 +127,7 @@ pub const NAMES: &[&NameInfo] = &[
     &NameInfo {
         name: "stopRule",
         label: "Stop rule",
-        explanation: "What else ends a round",
+        explanation: "Stop rule that ends a round",
         lead: "",
         parameter: Some(("stopThreshold", "Threshold")),
         group: Group::Rounds,
@@ -137,7 +137,7 @@ pub const NAMES: &[&NameInfo] = &[
     &NameInfo {
         name: "goal",
         label: "Ahead for",
-        explanation: "What drafting ahead is for",
+        explanation: "Goal of drafting ahead",
         lead: "Aims at:",
         parameter: None,
         group: Group::Drafting,
@@ -152,7 +152,7 @@ fn scheme(choice: SchemeChoice) -> Entry {
             return Entry {
                 name: "auto",
                 label: "Automatic",
-                explanation: "ahead where the text is to be the target's own and the server allows it, else k-sqs.",
+                explanation: "ahead where the text must be the target's own and the server takes guesses, else k-sqs.",
                 source: "Outrider",
                 // Options of K-SQS, and the goal of drafting ahead.
                 options: &["code", "supportSize", "latticeResolution", "bitBudget", "goal"],
@@ -164,7 +164,7 @@ fn scheme(choice: SchemeChoice) -> Entry {
             return Entry {
                 name: "ahead",
                 label: "Ahead",
-                explanation: "the token alone, a guess at the text that the server writes on meanwhile; nobody waits.",
+                explanation: "the token alone, as a guess; the server goes on writing, and neither end waits.",
                 source: "Outrider",
                 options: &["groupSize", "patience", "lead", "candidates", "goal"],
                 ..Default::default()

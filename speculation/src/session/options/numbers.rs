@@ -147,7 +147,7 @@ pub const NUMBERS: &[&NumberInfo] = &[
 pub const TEMPERATURE: NumberInfo = NumberInfo {
     name: "temperature",
     label: "Temperature",
-    explanation: "0 is greedy: the most likely token always",
+    explanation: "0 is greedy: always the most likely token",
     default: 0.7,
     bounds: Bounds::real(0.0, 5.0),
     group: Group::Sampling,
@@ -178,10 +178,10 @@ pub const TOP_K: NumberInfo = NumberInfo {
 pub const SEED: NumberInfo = NumberInfo {
     name: "seed",
     label: "Seed",
-    explanation: "Equal seeds and options repeat a generation, but for what a session has learned",
-    details: "Later generations of a session go on from what earlier ones have learned: under C-SQS from the threshold, \
-              with AdaEDL from its λ. ODLD and AS² go by the times that they measure as well. Where that changes what \
-              is drafted the text is another draw, under the exact rule from the same distribution.",
+    explanation: "Equal seeds and options repeat a generation, except where a session has learned",
+    details: "Later generations of a session start with the state of earlier ones: C-SQS with its threshold, AdaEDL \
+              with its λ. ODLD and AS² also depend on measured times. Where that changes the drafts, the text is \
+              another draw, under the exact rule from the same distribution.",
     default: 1.0,
     group: Group::Sampling,
     ..BASE
@@ -200,10 +200,10 @@ pub const MAX_NEW_TOKENS: NumberInfo = NumberInfo {
 pub(crate) const DRAFT_TEMPERATURE: NumberInfo = NumberInfo {
     name: "draftTemperature",
     label: "Draft temperature",
-    explanation: "Temperature of the draft model alone; 0 drafts its most likely token always",
-    details: "The target keeps its own. Under the exact rule the text is distributed the same, and more or fewer \
-              drafts are accepted; coupled and ahead agree most often at the target's temperature. Other rules mix in \
-              what the drafts are drawn from, and tokens that skip verification are drawn from it.",
+    explanation: "Temperature of the draft model alone; 0 always drafts its most likely token",
+    details: "The target keeps its own temperature. Under the exact rule the text's distribution does not change, but \
+              the acceptance rate does; coupled and ahead agree most often at the target's temperature. Other rules \
+              mix in the distribution of the drafts, and tokens that skip verification are drawn from it.",
     default: TEMPERATURE.default,
     unset: "the target's",
     bounds: TEMPERATURE.bounds,
@@ -236,7 +236,7 @@ pub(crate) const DROPPED_MASS_TARGET: NumberInfo = NumberInfo {
     name: "droppedMassTarget",
     label: "Dropped mass",
     symbol: "α",
-    explanation: "Mean probability of the tokens left out that is aimed at",
+    explanation: "Intended mean probability of the tokens left out",
     default: ThresholdParameters::DEFAULT.target,
     bounds: Bounds::real(0.0, 1.0).below_max(),
     step: 0.0005,
@@ -247,7 +247,7 @@ pub const STEP_SIZE: NumberInfo = NumberInfo {
     name: "stepSize",
     label: "Step size",
     symbol: "η",
-    explanation: "How far a token moves the threshold; 0 keeps it where it is",
+    explanation: "Step of the threshold per token; 0 keeps it fixed",
     default: ThresholdParameters::DEFAULT.step,
     bounds: Bounds::real(0.0, 1.0),
     step: 0.001,
@@ -258,7 +258,7 @@ pub(crate) const INITIAL_THRESHOLD: NumberInfo = NumberInfo {
     name: "initialThreshold",
     label: "First threshold",
     symbol: "β₁",
-    explanation: "Tokens less likely than the threshold are left out; this is a session's first",
+    explanation: "First threshold of a session; less likely tokens are left out",
     default: ThresholdParameters::DEFAULT.initial,
     bounds: Bounds::real(0.0, 1.0),
     step: 0.001,
@@ -278,7 +278,7 @@ pub(crate) const DOWNLINK_SAMPLES: NumberInfo = NumberInfo {
 pub(crate) const GROUP_SIZE: NumberInfo = NumberInfo {
     name: "groupSize",
     label: "Group",
-    explanation: "Guesses sent together; 0 leaves that, patience and lead to what is measured",
+    explanation: "Guesses sent together; 0 chooses group, patience and lead by measurement",
     bounds: Bounds::whole(0, 64),
     ..BASE
 };
@@ -295,7 +295,8 @@ pub(crate) const PATIENCE: NumberInfo = NumberInfo {
 pub(crate) const LEAD: NumberInfo = NumberInfo {
     name: "lead",
     label: "Lead",
-    explanation: "Most guesses ahead of the text; 0 is as many as pay. A lead of the group, with patience, is a round",
+    explanation: "Most guesses ahead of the text; 0 takes as many as pay. A lead equal to the group, with patience, \
+                  is a round",
     bounds: Bounds::whole(0, 64),
     ..BASE
 };
@@ -303,7 +304,7 @@ pub(crate) const LEAD: NumberInfo = NumberInfo {
 pub(crate) const CANDIDATES: NumberInfo = NumberInfo {
     name: "candidates",
     label: "Candidates",
-    explanation: "Guesses at the same token, the best and the second best; 0 is as many as pay",
+    explanation: "Guesses at the same token, the best and the second best; 0 takes as many as pay",
     bounds: Bounds::whole(0, 2),
     ..BASE
 };
@@ -324,15 +325,12 @@ pub(crate) const MAX_IN_FLIGHT: NumberInfo = NumberInfo {
     name: "maxInFlight",
     label: "Rounds in flight",
     explanation: "Rounds that may await their verdict at a time; the server has a limit of its own",
-    details: "With more than 1 the next rounds are drafted while the server verifies. That hides the round trip where \
-              drafting or verifying takes as long as it and most rounds are accepted whole. Where a draft is rejected \
-              the \
-              rounds behind it are discarded, with their bytes and the time they took to draft; no bonus token \
-              follows a \
-              round that is accepted whole, so that a token takes more forward passes of the server. On a short link, \
-              or \
-              with a draft that is often wrong, 1 is faster. At a seed the text is another than with 1, of the same \
-              distribution. 1 with a gate.",
+    details: "With more than 1, the next rounds are drafted while the server verifies. That hides the round trip \
+              where drafting or verifying takes about as long and most rounds are accepted whole. A rejection \
+              discards the later rounds, with their bytes and drafting time, and no bonus token follows a round that \
+              is accepted whole, so that a token takes more forward passes of the server. On a short link, or with a \
+              draft that is often wrong, 1 is faster. A seed gives another text than with 1, of the same \
+              distribution. With a gate it is 1.",
     default: 1.0,
     bounds: Bounds::whole(1, 255),
     group: Group::Rounds,
@@ -344,7 +342,7 @@ pub(crate) const BIT_BUDGET: NumberInfo = NumberInfo {
     label: "Bit budget",
     symbol: "B",
     explanation: "Most payload bits in a round; 0 is no budget",
-    details: "Where not one draft fits, none is made.",
+    details: "If not one draft fits, none is made.",
     default: 5000.0,
     bounds: Bounds::whole(0, 1_000_000),
     group: Group::Rounds,

@@ -4,7 +4,9 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
     /// The proposer speaks another version.
-    #[error("the proposer speaks version {theirs} of the channel, this gateway {ours}: take the two of one release")]
+    #[error(
+        "the proposer speaks version {theirs} of the channel, this gateway version {ours}: use the same release of both"
+    )]
     Version {
         /// Version of the proposer.
         theirs: u16,
@@ -12,10 +14,10 @@ pub(super) enum Refusal {
         ours: u16,
     },
     /// The proposer requires another token.
-    #[error("the proposer wants another token (--guesses-token-file here, OUTRIDER_GUESSES_TOKEN_FILE there)")]
+    #[error("the proposer expects another token (--guesses-token-file here, OUTRIDER_GUESSES_TOKEN_FILE there)")]
     Token,
     /// The proposer has as many gateways as it takes.
-    #[error("the proposer has as many gateways as it takes")]
+    #[error("the proposer has no room for another gateway")]
     Full,
     /// The proposer's model has another vocabulary.
     #[error("the proposer's model has {theirs} tokens, this server's {ours}: they do not belong together")]
@@ -26,7 +28,7 @@ pub(super) enum Refusal {
         ours: u32,
     },
     /// Another program listens at the address.
-    #[error("what listens there is no proposer")]
+    #[error("the listener there is not a proposer")]
     NoProposer,
 }
 
@@ -40,7 +42,7 @@ pub(super) enum Lost {
     #[error("{0}")]
     Failed(#[from] std::io::Error),
     /// The other end closed the connection.
-    #[error("it was closed at the other end")]
+    #[error("the other end closed it")]
     Closed,
     /// A step took too long.
     #[error("{0} took too long")]

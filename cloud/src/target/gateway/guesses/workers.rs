@@ -108,7 +108,7 @@ async fn follow(name: String, channel: Channel) {
             }
             Err(error) => {
                 if is_found {
-                    tracing::warn!(name, %error, "workers are not found by their name");
+                    tracing::warn!(name, %error, "the workers' name cannot be resolved");
                 }
                 is_found = false;
             }
