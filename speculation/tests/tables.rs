@@ -205,13 +205,13 @@ fn documented_numbers(text: &str) -> String {
 #[test]
 fn the_docs_have_the_tables() {
     let read = |path| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)).unwrap();
-    let (path, readme) = ("docs/package.md", "README.md");
+    let (path, concepts) = ("docs/package.md", "docs/concepts.md");
     let text = NAMES.iter().fold(read(path), |text, kind| documented(&text, kind));
     assert_eq!(text.matches("<!-- table: ").count(), 4, "{path} has lost a table");
     put(path, &documented_numbers(&text));
-    let text = NAMES.iter().fold(read(readme), |text, kind| sourced(&text, kind));
-    assert_eq!(text.matches("<!-- table: ").count(), 2, "{readme} has lost a table");
-    put(readme, &text);
+    let text = NAMES.iter().fold(read(concepts), |text, kind| sourced(&text, kind));
+    assert_eq!(text.matches("<!-- table: ").count(), 2, "{concepts} has lost a table");
+    put(concepts, &text);
 }
 
 /// A rule's range reads the same in the rule that refuses a number and in the option that does.
