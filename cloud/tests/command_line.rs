@@ -306,7 +306,7 @@ fn explained_runs_have_a_table_and_departures_a_line() {
     for line in ["way to write", "pass, draft, round trip", "speed-up over the target alone", "promised"] {
         assert!(printed.contains(line), "{line} in {printed}");
     }
-    assert!(stdout(&outrider(&["generate", "--help"])).contains("makes the server send"));
+    assert!(stdout(&outrider(&["generate", "--help"])).contains("The server then sends its"));
     assert!(!outrider(&["generate", "--explain", "--cloud-only", PROMPT]).status.success());
 }
 

@@ -278,8 +278,8 @@ mod tests {
             ("listen = [\"127.0.0.1:1\", \"127.0.0.1:2\"]\n", &["line 1", "listen"]),
             ("listen = { port = 1 }\n", &["line 1", "listen"]),
             ("max-sessions = 7\nmax-sessions = 8\n", &["line 2"]),
-            ("max-sessions 7\n", &["no TOML", "line 1"]),
-            ("config = \"other.toml\"\n", &["\"config\"", "no setting"]),
+            ("max-sessions 7\n", &["not valid TOML", "line 1"]),
+            ("config = \"other.toml\"\n", &["\"config\"", "not a setting"]),
         ] {
             let error = shown(&[], Some(&file("wrong.toml", text))).unwrap_err().to_string();
             assert!(parts.iter().all(|part| error.contains(part)) && !error.contains('\n'), "{error}");

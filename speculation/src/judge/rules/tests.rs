@@ -141,7 +141,7 @@ fn rules_say_what_they_need() {
 #[test]
 fn errors_say_what_is_allowed() {
     let message = |result: Result<Rule, RuleError>| result.unwrap_err().to_string();
-    assert!(message(Rule::new("sloppy", 0.1)).contains("\"sloppy\"; there are exact, lossy, lossy-tuned, chow"));
+    assert!(message(Rule::new("sloppy", 0.1)).contains("\"sloppy\"; the rules are exact, lossy, lossy-tuned, chow"));
     let largest = Rule::all().len() - 1;
     let expected = format!("there is no acceptance rule number 255; the largest is {largest}");
     assert_eq!(message(Rule::from_wire(255, 0.0)), expected);

@@ -153,7 +153,7 @@ async fn what_cannot_stream_or_be_told_guesses_is_refused_at_the_start() {
     }
     // The probe streams, too.
     for (raw, said) in
-        [("data: {\"choices\": [{\"text\": \"a\"}]}\n\n", "no token_ids"), ("[]\n", "no server-sent event")]
+        [("data: {\"choices\": [{\"text\": \"a\"}]}\n\n", "no token_ids"), ("[]\n", "not a server-sent event")]
     {
         engine.stream(Streaming { raw: Some(raw.to_owned()), ..Streaming::default() });
         let error = connect(EngineArgs::default(), Way::Streamed).await.unwrap_err();
