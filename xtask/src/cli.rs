@@ -41,6 +41,9 @@ pub enum Request {
     /// Grow the built-in pair to the cost of real models, as GGUF files in target/pair, for measuring and for trying a
     /// large target: the grown models write the small ones' texts
     Pair(Pair),
+    /// Build the documentation site, target/site, from the Markdown of the repository and the package's types; a dead
+    /// link fails
+    Docs,
     /// Check formatting, clippy (native and wasm), docs, licences and sources, spelling
     Check {
         /// Instead: clippy on the server with CUDA, whose compiler comes from PyPI (1 GB of disk), and its program, in
@@ -74,6 +77,7 @@ mod tests {
             "test wasm native --full --record later",
             "fuzz edge 300",
             "bench codec quick",
+            "docs",
             "pair --grow-target 1.1B --grow-draft 135M --element f16 --verify",
             "pair --published",
         ] {

@@ -56,6 +56,7 @@ fn obey() -> Result<()> {
     match request {
         Request::Check { cuda: false } => check::run(&workspace),
         Request::Check { cuda: true } => cuda::check(&workspace),
+        Request::Docs => test::build_site(&workspace),
         Request::Test(options) => test::run(&workspace, &options),
         Request::Fuzz(options) => fuzz::run(&workspace, &options),
         Request::Bench(options) => bench::run(&workspace, &options),

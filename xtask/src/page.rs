@@ -1,4 +1,4 @@
-//! The npm package in web/: its dependencies, checks, tests and build.
+//! The npm packages in web/ (the package and the page) and docs/ (the documentation site): dependencies and scripts.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,21 +16,31 @@ const NODE: Version = Version::new(20, 19, 0);
 /// Name of npm's program. On Windows npm is a script, which is started by its full name only.
 const NPM: &str = if cfg!(windows) { "npm.cmd" } else { "npm" };
 
-/// The page with its dependencies installed: every npm script can run.
+/// A package with its dependencies installed: every npm script can run.
 #[derive(Debug)]
 pub struct Page<'a> {
     workspace: &'a Workspace,
+    folder: PathBuf,
     node: PathBuf,
 }
 
 impl<'a> Page<'a> {
-    /// Finds Node and npm, and installs the npm packages if package-lock.json has changed since the last time.
+    /// Finds Node and npm, and installs what web/ needs if its package-lock.json has changed since the last time.
     pub fn install(workspace: &'a Workspace) -> Result<Self> {
-        let page = Self { workspace, node: find_node()? };
-        let lock_path = workspace.web().join("package-lock.json");
+        Self::install_in(workspace, workspace.web())
+    }
+
+    /// Does the same for the documentation site in docs/.
+    pub fn install_site(workspace: &'a Workspace) -> Result<Self> {
+        Self::install_in(workspace, workspace.root().join("docs"))
+    }
+
+    fn install_in(workspace: &'a Workspace, folder: PathBuf) -> Result<Self> {
+        let page = Self { workspace, folder, node: find_node()? };
+        let lock_path = page.folder.join("package-lock.json");
         let lock = fs::read(&lock_path).with_context(|| format!("{} cannot be read", lock_path.display()))?;
         // A copy of the lock file marks a finished install, so that deleting node_modules starts afresh.
-        let modules = workspace.web().join("node_modules");
+        let modules = page.folder.join("node_modules");
         let mark = modules.join(".xtask-lock.json");
         if fs::read(&mark).is_ok_and(|installed| installed == lock) {
             return Ok(page);
@@ -50,10 +60,10 @@ impl<'a> Page<'a> {
         Ok(command)
     }
 
-    /// `node <file>` with web/ as working folder.
+    /// `node <file>` with the package's folder as working folder.
     pub fn node(&self, file: &str) -> Command {
         let mut command = self.workspace.command(&self.node);
-        command.current_dir(self.workspace.web()).arg(file);
+        command.current_dir(&self.folder).arg(file);
         command
     }
 
@@ -62,10 +72,10 @@ impl<'a> Page<'a> {
         process::run(&mut self.script("build")?)
     }
 
-    /// npm with web/ as working folder.
+    /// npm with the package's folder as working folder.
     pub fn npm(&self) -> Result<Command> {
         let mut command = self.workspace.command(NPM);
-        command.current_dir(self.workspace.web());
+        command.current_dir(&self.folder);
         if let Some(folder) = self.node.parent() {
             process::prepend_path(&mut command, folder)?;
         }

@@ -41,6 +41,8 @@ pub enum Step {
     Fuzz,
     /// With --full or by name: the commands for wasm-pack in CONTRIBUTING.md
     WasmPack,
+    /// With --full or by name: the documentation site, with its links
+    Docs,
 }
 
 impl Step {
@@ -51,7 +53,7 @@ impl Step {
 
     /// True for steps that run only with `--full` or by name.
     pub const fn is_extra(self) -> bool {
-        matches!(self, Self::Device | Self::Fuzz | Self::WasmPack)
+        matches!(self, Self::Device | Self::Fuzz | Self::WasmPack | Self::Docs)
     }
 
     fn run(self, workspace: &Workspace, full: bool) -> Result<()> {
@@ -65,6 +67,7 @@ impl Step {
             Self::Device => test_device(workspace, full),
             Self::Fuzz => fuzz::run(workspace, &FuzzOptions::smoke()),
             Self::WasmPack => wasm::test_with_wasm_pack(workspace),
+            Self::Docs => build_site(workspace),
         }
     }
 }
@@ -132,6 +135,12 @@ fn test_native(workspace: &Workspace, full: bool) -> Result<()> {
     binaries::run_in_lanes(workspace, together, full, &["server", "laws"])?;
     process::run(workspace.cargo_without_candle("test").arg("--doc"))?;
     if full { package(workspace) } else { Ok(()) }
+}
+
+/// Builds the documentation site. The package's types need web/'s packages.
+pub fn build_site(workspace: &Workspace) -> Result<()> {
+    Page::install(workspace)?;
+    process::run(&mut Page::install_site(workspace)?.script("build")?)
 }
 
 /// Packs the crates that others can depend on, as for crates.io, and checks the one with optional features without any.
