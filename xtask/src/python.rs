@@ -1,5 +1,5 @@
-//! Python environments under target/tools, and the tests that are Python programs: of the packages in integrations/, of the
-//! server by OpenAI's client, and of manifests by their schemas.
+//! Python environments under target/tools, and the tests that are Python programs: of the packages in integrations/, of
+//! the server by OpenAI's client, and of manifests by their schemas.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -41,7 +41,8 @@ pub trait WeightSource {
 /// All weights of a model, with `M` for matrices.
 #[derive(Debug)]
 pub struct ModelWeights<M> {
-    /// Token embeddings, `[vocab_size, hidden_size]` (`[rows + 1, hidden_size]` with a [`DraftVocabulary`](crate::DraftVocabulary) and no head);
+    /// Token embeddings, `[vocab_size, hidden_size]` (`[rows + 1, hidden_size]` with a
+    /// [`DraftVocabulary`](crate::DraftVocabulary) and no head);
     /// also the output head if `head` is absent.
     pub embedding: M,
     /// Learned positions, `[positions, hidden_size]`.
