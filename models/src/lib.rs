@@ -58,7 +58,8 @@ mod tokenizer;
 
 #[cfg(feature = "chat")]
 pub use chat::{
-    Call, CallReader, ChatError, ChatSource, ChatTemplate, Conversation, Message, MessageError, Piece, Tool,
+    Call, CallReader, ChatError, ChatSource, ChatTemplate, Conversation, Message, MessageError, Piece,
+    TemplateVariables, Tool, VariableError,
 };
 #[cfg(not(target_arch = "wasm32"))]
 pub use container::{checkpoint::checkpoint_in_one_file, gguf_parts::gguf_part_names};
@@ -74,6 +75,7 @@ pub use family::{
     block::{Activation, Block, FeedForward, HeadNorm, Layers, Norm, NormPlaces, Position, RotaryScope, Window},
     config::ModelConfig,
     encoder_decoder::config::EncoderDecoderConfig,
+    recommended::RecommendedSampling,
     rotary::{RopeLayout, RopeScaling, Rotary},
     weights::{LayerWeights, ModelWeights, WeightName, WeightSource},
 };

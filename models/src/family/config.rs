@@ -2,6 +2,7 @@
 
 use super::{
     block::{Block, Position},
+    recommended::RecommendedSampling,
     rotary::{RopeScaling, Rotary},
 };
 use crate::error::{LoadError, invalid};
@@ -40,6 +41,8 @@ pub struct ModelConfig {
     pub tied_embeddings: bool,
     /// Jinja chat template in a GGUF file, if it has one.
     pub chat_template: Option<String>,
+    /// Sampling that the model's files recommend.
+    pub sampling: RecommendedSampling,
 }
 
 impl ModelConfig {

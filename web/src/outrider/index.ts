@@ -31,6 +31,7 @@ export type {
   TextPart,
   Token,
   TokenEvidence,
+  TemplateVariables,
   Tool,
   ToolCall,
   WayRecord,
