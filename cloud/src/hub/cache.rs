@@ -83,6 +83,7 @@ fn trimmed(text: &str) -> Option<String> {
 /// Path with `~` at its beginning replaced by the user's folder.
 fn expanded(path: PathBuf, user: &Path) -> PathBuf {
     match path.strip_prefix("~") {
+        Ok(rest) if rest.as_os_str().is_empty() => user.to_owned(),
         Ok(rest) => user.join(rest),
         Err(_) => path,
     }
