@@ -45,7 +45,7 @@ pub struct PairPaths {
     #[arg(long, value_name = "PATH")]
     pub draft: Option<PathBuf>,
     /// Target model: a GGUF file, a folder with config.json and model.safetensors,
-    /// hf:OWNER/NAME[@REVISION][:FILE], or (for `serve` only) openai:URL or vllm:URL
+    /// hf:OWNER/NAME[@REVISION][:FILE], or (for `serve` and `check`) openai:URL or vllm:URL
     ///
     /// hf:OWNER/NAME is downloaded to the cache that Hugging Face's tools use; @REVISION is a branch, tag or commit.
     /// HF_TOKEN, HF_TOKEN_PATH, HF_HOME, HF_HUB_CACHE, HF_ENDPOINT and HF_HUB_OFFLINE mean what they mean to these
@@ -92,7 +92,7 @@ pub enum PairError {
         path: String,
     },
     /// The target is an engine elsewhere.
-    #[error("the target {address} is an engine elsewhere: only `outrider serve` can use one")]
+    #[error("the target {address} is an engine elsewhere: only `outrider serve` and `outrider check` can use one")]
     Elsewhere {
         /// Address of the engine, as it was given.
         address: String,
