@@ -354,7 +354,8 @@ fn is_gguf(file: &str) -> bool {
     file.ends_with(".gguf")
 }
 
-/// Returns true if `HF_HUB_OFFLINE` (or the older `TRANSFORMERS_OFFLINE`) forbids requests, by the values that Hugging Face's tools accept.
+/// Returns true if `HF_HUB_OFFLINE` (or the older `TRANSFORMERS_OFFLINE`) forbids requests, by the values that Hugging
+/// Face's tools accept.
 fn is_offline() -> bool {
     let set = ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"].map(|name| env::var(name).unwrap_or_default());
     let set = set.into_iter().find(|value| !value.is_empty()).unwrap_or_default().to_ascii_uppercase();

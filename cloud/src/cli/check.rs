@@ -90,6 +90,8 @@ const SIMULATED: usize = 1024;
 struct Judge {
     target: Target,
     acceptance: f64,
+    /// Number of tokens over which the acceptance rate is the mean.
+    tokens: usize,
     /// Seconds of passes of [`ROWS`] rows, with the choice of a token at each row; `None` for an engine elsewhere.
     passes: Option<[f64; ROWS.len()]>,
     /// Seconds of a pass of one row.
@@ -142,7 +144,7 @@ impl Check {
             is_stable: judge.is_stable,
             acceptance_rate: judge.acceptance,
             is_least: judge.passes.is_none(),
-            tokens: tokens.len(),
+            tokens: judge.tokens,
             temperature: self.temperature,
             top_p: self.top_p,
         };
@@ -215,6 +217,7 @@ impl Check {
         Ok(Judge {
             target: Target::Model(end),
             acceptance,
+            tokens: tokens.len(),
             passes: Some(passes),
             pass: passes[0],
             draft,
@@ -250,6 +253,7 @@ impl Check {
                 context_length: info.limits.context_length as usize,
             },
             acceptance: mean_agreement(q.iter().map(Vec::as_slice).zip(p.iter().map(Vec::as_slice))),
+            tokens: p.len(),
             passes: None,
             pass: survey.token_seconds,
             draft: series.medians()[0],

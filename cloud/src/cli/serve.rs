@@ -373,7 +373,7 @@ impl Serve {
 fn recommended(sampling: &RecommendedSampling) -> SamplingDefaults {
     let defaults = SamplingDefaults::from(sampling);
     if !defaults.is_empty() {
-        tracing::info!(%defaults, "requests of the API without these parameters get the model's; a request's own come first");
+        tracing::info!(%defaults, "API requests without these parameters get the model's; a request's own come first");
     }
     if !sampling.ignored.is_empty() {
         let ignored = sampling.ignored.join(", ");

@@ -162,7 +162,7 @@ export interface Message {
   name?: string;
 }
 
-/** Further variables of a chat template, such as `{ enable_thinking: false }`; a template ignores those it does not read. */
+/** Further variables of a chat template, such as `{ enable_thinking: false }`. It ignores those it does not read. */
 export type TemplateVariables = Readonly<Record<string, unknown>>;
 
 /** A part of a message's content; the model sees all parts as one text. */

@@ -38,7 +38,7 @@ export interface GenerateOptions extends NameOptions, ParameterOptions, NumberOp
    * model's own form, mostly `<tool_call>…</tool_call>`.
    */
   tools?: readonly Tool[];
-  /** Further variables of the chat template, as `chat_template_kwargs` of the server's API: `{ enable_thinking: false }`. */
+  /** Further variables of the chat template, such as `{ enable_thinking: false }`. */
   chatTemplateKwargs?: TemplateVariables;
   /**
    * Ends the text before this string, or the first of these, wherever tokens begin in it; `finish` is then `stop`. A token

@@ -75,7 +75,7 @@ export function checkedTools(tools: readonly Tool[], prompt: Prompt): readonly T
 /** Names of a template's variables that the rest of a request determines. */
 const reserved = ['messages', 'tools', 'add_generation_prompt', 'bos_token', 'eos_token', 'now'];
 
-/** Checks further variables of the chat template, and copies them for the engine. @throws {@link OutriderError} `invalid-option` */
+/** Checks variables of the chat template, and copies them. @throws {@link OutriderError} `invalid-option` */
 export function checkedVariables(variables: TemplateVariables): TemplateVariables {
   const given = inJson(variables);
   if (!v.is(anyObject, given)) throw invalidOption('chatTemplateKwargs must be an object');
