@@ -1,8 +1,8 @@
-//! Models by their names on Hugging Face's hub: `hf:owner/name`, or `hf:owner/name:file`.
+//! Models by their names on Hugging Face's hub: `hf:OWNER/NAME[@REVISION][:FILE]`.
 //!
-//! Files are kept in the cache that Hugging Face's own tools use (`$HF_HOME/hub`), so that every file is downloaded
-//! once for all of them. An interrupted download is resumed. The environment variables of those tools apply:
-//! `HF_TOKEN`, `HF_HOME`, `HF_ENDPOINT`, `HF_HUB_OFFLINE`.
+//! Files are kept in the cache that Hugging Face's own tools use, so that every file is downloaded once for all of
+//! them. An interrupted download is resumed. The environment variables of those tools apply: `HF_TOKEN`,
+//! `HF_TOKEN_PATH`, `HF_HOME`, `HF_HUB_CACHE`, `HF_ENDPOINT`, `HF_HUB_OFFLINE`.
 
 use std::{
     env,
@@ -10,7 +10,7 @@ use std::{
     str::FromStr,
 };
 
-use reqwest::StatusCode;
+use reqwest::{Response, StatusCode};
 use serde::Deserialize;
 
 use self::{
@@ -45,6 +45,8 @@ const BESIDE: [&str; 8] = [
 pub struct HubName {
     /// Name of the repository, `owner/name`.
     repository: String,
+    /// Branch, tag or commit; without it, the branch `main`.
+    revision: Option<String>,
     /// One of its files; without it, the checkpoint or the only GGUF file.
     file: Option<String>,
 }
@@ -54,7 +56,7 @@ pub struct HubName {
 pub enum HubError {
     /// The name is malformed.
     #[error(
-        "{name:?} is not the name of a model on the hub: write hf:OWNER/NAME, or hf:OWNER/NAME:FILE for one of its files"
+        "{name:?} is not the name of a model on the hub: write hf:OWNER/NAME, with @REVISION for a branch, tag or commit, and :FILE for one of its files"
     )]
     Name {
         /// Name that was given, with its prefix.
@@ -65,6 +67,16 @@ pub enum HubError {
     NoRepository {
         /// Name of the repository.
         repository: String,
+        /// Base URL of the hub.
+        endpoint: String,
+    },
+    /// The repository has no such branch, tag or commit.
+    #[error("the model {repository} has no revision {revision} at {endpoint}: name a branch, a tag or a whole commit")]
+    NoRevision {
+        /// Name of the repository.
+        repository: String,
+        /// Revision that was given.
+        revision: String,
         /// Base URL of the hub.
         endpoint: String,
     },
@@ -120,7 +132,7 @@ pub enum HubError {
 /// Response of the hub about a repository.
 #[derive(Deserialize)]
 struct Listing {
-    /// Latest commit of the repository.
+    /// Latest commit of the revision.
     sha: String,
     siblings: Vec<Sibling>,
 }
@@ -143,15 +155,23 @@ impl FromStr for HubName {
             Some((repository, file)) => (repository, Some(file)),
             None => (name, None),
         };
+        let (repository, revision) = match repository.split_once('@') {
+            Some((repository, revision)) => (repository, Some(revision)),
+            None => (repository, None),
+        };
         let is_plain = |part: &str| {
             let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
             !part.is_empty() && !part.starts_with('.') && part.bytes().all(is_known)
         };
         let is_sound = repository.split('/').count() == 2
             && repository.split('/').all(is_plain)
-            && file.is_none_or(|file| file.split('/').all(is_plain));
+            && [revision, file].into_iter().flatten().all(|path| path.split('/').all(is_plain));
         match is_sound {
-            true => Ok(Self { repository: repository.to_owned(), file: file.map(str::to_owned) }),
+            true => Ok(Self {
+                repository: repository.to_owned(),
+                revision: revision.map(str::to_owned),
+                file: file.map(str::to_owned),
+            }),
             false => Err(HubError::Name { name: format!("{PREFIX}{name}") }),
         }
     }
@@ -201,27 +221,37 @@ impl HubName {
             last = remote.fetch().await.map_err(|error| self.refused(error))?;
         }
         // A complete cache may be read-only, so it is written only if the commit differs.
-        if folder.commit().as_ref() != Some(&commit) {
-            folder.set_commit(&commit).map_err(|error| self.failed(error))?;
+        if folder.commit(self.revision()).as_ref() != Some(&commit) {
+            folder.set_commit(self.revision(), &commit).map_err(|error| self.failed(error))?;
         }
         Ok(self.opened(last))
     }
 
+    /// Branch, tag or commit whose files are wanted.
+    fn revision(&self) -> &str {
+        self.revision.as_deref().unwrap_or("main")
+    }
+
     /// Path of the model in the cache, if all files of the last known commit are there.
     fn cached(&self, folder: &Repository) -> Option<PathBuf> {
-        let commit = folder.commit()?;
+        let commit = folder.commit(self.revision())?;
         let snapshot = folder.snapshot(&commit);
         let wanted = self.wanted(&folder.files(&commit)).ok()?;
         let is_whole = wanted.iter().all(|file| snapshot.join(file).exists());
         wanted.last().filter(|_| is_whole).map(|last| self.opened(snapshot.join(last)))
     }
 
-    /// Requests the latest commit of the repository and the names of its files.
+    /// Requests the latest commit of the revision and the names of its files.
     async fn listed(&self, endpoint: &Endpoint) -> Result<(String, Vec<String>), HubError> {
-        let path = format!("api/models/{}/revision/main", self.repository);
-        let response = endpoint.get(&path, 0).await.map_err(|error| self.failed(error))?;
+        let repository = self.repository.split('/');
+        let url = endpoint.at(["api", "models"].into_iter().chain(repository).chain(["revision", self.revision()]));
+        let response = endpoint.get(&url, 0).await.map_err(|error| self.failed(error))?;
         match response.status() {
             StatusCode::FORBIDDEN => return Err(self.gated()),
+            StatusCode::NOT_FOUND if self.revision.is_some() && is_about_revision(&response) => {
+                let (repository, revision) = (self.repository.clone(), self.revision().to_owned());
+                return Err(HubError::NoRevision { repository, revision, endpoint: endpoint.to_string() });
+            }
             // The hub answers alike for a repository that is absent and one that this token may not see.
             StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND => {
                 let (repository, endpoint) = (self.repository.clone(), endpoint.to_string());
@@ -294,6 +324,11 @@ impl HubName {
     }
 }
 
+/// Returns true unless the hub says that the whole repository is absent.
+fn is_about_revision(response: &Response) -> bool {
+    response.headers().get("x-error-code").is_none_or(|code| code != "RepoNotFound")
+}
+
 /// Name of a model in the cache, which is that of its repository. `None` for folders elsewhere.
 pub fn name_of_snapshot(folder: &Path) -> Option<String> {
     let snapshots = folder.parent()?;
@@ -317,9 +352,11 @@ fn is_gguf(file: &str) -> bool {
     file.ends_with(".gguf")
 }
 
-/// Returns true if `HF_HUB_OFFLINE` forbids requests, by the values that Hugging Face's tools accept.
+/// Returns true if `HF_HUB_OFFLINE` (or the older `TRANSFORMERS_OFFLINE`) forbids requests, by the values that Hugging
+/// Face's tools accept.
 fn is_offline() -> bool {
-    let set = env::var("HF_HUB_OFFLINE").unwrap_or_default().to_ascii_uppercase();
+    let set = ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"].map(|name| env::var(name).unwrap_or_default());
+    let set = set.into_iter().find(|value| !value.is_empty()).unwrap_or_default().to_ascii_uppercase();
     ["1", "ON", "YES", "TRUE"].contains(&&*set)
 }
 
@@ -336,8 +373,32 @@ mod tests {
     fn names_are_an_owner_a_name_and_perhaps_a_file() {
         let name = HubName::of(Path::new("hf:Qwen/Qwen2.5-0.5B:folder/a_b-c.gguf")).unwrap().unwrap();
         assert_eq!((&*name.repository, name.file.as_deref()), ("Qwen/Qwen2.5-0.5B", Some("folder/a_b-c.gguf")));
+        assert_eq!(name.revision(), "main");
+        for (given, revision, file) in [
+            ("hf:a/b@v1.0", "v1.0", None),
+            ("hf:a/b@refs/pr/1:q4/c.gguf", "refs/pr/1", Some("q4/c.gguf")),
+            ("hf:a/b@0123456789012345678901234567890123456789", "0123456789012345678901234567890123456789", None),
+        ] {
+            let name = HubName::of(Path::new(given)).unwrap().unwrap();
+            assert_eq!((&*name.repository, name.revision(), name.file.as_deref()), ("a/b", revision, file));
+        }
         assert_eq!(HubName::of(Path::new("models/draft.gguf")).unwrap(), None);
-        for wrong in ["", "gpt2", "a/b/c", "a/..", "../b", "a/b:", "a/b:../c", "a/b:/etc/passwd", "a /b", "a/b?c"] {
+        for wrong in [
+            "",
+            "gpt2",
+            "a/b/c",
+            "a/..",
+            "../b",
+            "a/b:",
+            "a/b:../c",
+            "a/b:/etc/passwd",
+            "a /b",
+            "a/b?c",
+            "a/b@",
+            "a/b@../c",
+            "a@c/b",
+            "a/b:c@d",
+        ] {
             let error = HubName::of(Path::new(&format!("hf:{wrong}"))).unwrap_err();
             assert!(error.to_string().contains("hf:OWNER/NAME"), "{wrong}: {error}");
         }

@@ -39,6 +39,7 @@ pub mod metrics;
 pub mod openai;
 pub mod pair;
 mod rotation;
+pub mod sampling;
 pub mod session;
 pub mod sessions;
 pub mod target;

@@ -40,15 +40,16 @@ const TOKENIZER: &[u8] = include_bytes!("../../pair/tokenizer.json");
 #[derive(Debug, Clone, Default, clap::Args)]
 #[allow(rustdoc::broken_intra_doc_links, reason = "users read it: what stands in brackets may be left out")]
 pub struct PairPaths {
-    /// Draft model: a GGUF file, a folder with config.json and model.safetensors, or hf:OWNER/NAME[:FILE] on Hugging
-    /// Face's hub
+    /// Draft model: a GGUF file, a folder with config.json and model.safetensors, or
+    /// hf:OWNER/NAME[@REVISION][:FILE] on Hugging Face's hub
     #[arg(long, value_name = "PATH")]
     pub draft: Option<PathBuf>,
-    /// Target model: a GGUF file, a folder with config.json and model.safetensors, hf:OWNER/NAME[:FILE], or (for
-    /// `serve` only) openai:URL or vllm:URL
+    /// Target model: a GGUF file, a folder with config.json and model.safetensors,
+    /// hf:OWNER/NAME[@REVISION][:FILE], or (for `serve` and `check`) openai:URL or vllm:URL
     ///
-    /// hf:OWNER/NAME[:FILE] is downloaded to the cache that Hugging Face's tools use; HF_TOKEN, HF_HOME, HF_ENDPOINT
-    /// and HF_HUB_OFFLINE mean what they mean to these tools. openai:http://HOST:PORT is an engine that serves prompt
+    /// hf:OWNER/NAME is downloaded to the cache that Hugging Face's tools use; @REVISION is a branch, tag or commit.
+    /// HF_TOKEN, HF_TOKEN_PATH, HF_HOME, HF_HUB_CACHE, HF_ENDPOINT and HF_HUB_OFFLINE mean what they mean to these
+    /// tools. openai:http://HOST:PORT is an engine that serves prompt
     /// log-probabilities, such as vLLM; it needs --tokenizer. vllm:http://HOST:PORT is vLLM that writes texts on its
     /// own and receives guesses at them (--guesses-to).
     #[arg(long, value_name = "PATH")]
@@ -91,7 +92,7 @@ pub enum PairError {
         path: String,
     },
     /// The target is an engine elsewhere.
-    #[error("the target {address} is a remote engine: only `outrider serve` can use one")]
+    #[error("the target {address} is a remote engine: only `outrider serve` and `outrider check` can use one")]
     Elsewhere {
         /// Address of the engine, as it was given.
         address: String,

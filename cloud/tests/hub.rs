@@ -104,7 +104,7 @@ impl Hub {
     /// Runs the command with this hub and its cache.
     fn outrider(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_outrider"));
-        for variable in ["HF_TOKEN", "HF_HUB_OFFLINE"] {
+        for variable in ["HF_TOKEN", "HF_TOKEN_PATH", "HF_HUB_CACHE", "HF_HUB_OFFLINE"] {
             command.env_remove(variable);
         }
         let command = command.args(arguments).env("HF_ENDPOINT", &self.url).env("HF_HOME", &self.shared.home);
@@ -162,7 +162,12 @@ async fn answer(State(hub): State<Arc<Shared>>, method: Method, uri: Uri, header
     let unknown = || (StatusCode::UNAUTHORIZED, "Invalid username or password.").into_response();
     let (repositories, commit) = (hub.repositories.lock().unwrap(), *hub.commit.lock().unwrap());
     match parts[..] {
-        ["api", "models", owner, name, "revision", "main"] => {
+        ["api", "models", owner, name, "revision", revision] => {
+            let commit = match revision {
+                "main" => commit,
+                "v1" | "refs%2Fpr%2F1" | COMMIT => COMMIT,
+                _ => return (StatusCode::NOT_FOUND, [("x-error-code", "RevisionNotFound")]).into_response(),
+            };
             let Some(files) = repositories.get(&*format!("{owner}/{name}")) else { return unknown() };
             let siblings: Vec<Value> = files.iter().map(|(file, _)| json!({ "rfilename": file })).collect();
             axum::Json(json!({ "id": name, "sha": commit, "siblings": siblings })).into_response()
@@ -367,6 +372,42 @@ fn a_new_commit_is_taken_whole() {
     assert_eq!(fs::read_to_string(&reference).unwrap(), NEXT_COMMIT);
     let asked = hub.requests();
     assert!(asked.len() == 2 && asked[1].starts_with("HEAD "), "its bytes were in the cache: {asked:?}");
+}
+
+#[test]
+fn a_revision_is_a_branch_a_tag_or_a_commit() {
+    let hub = Hub::start("hub-revision", vec![("me/draft", vec![("draft.gguf", DRAFT.to_vec())])]);
+    *hub.shared.commit.lock().unwrap() = NEXT_COMMIT;
+    let expected = hub.ids(&[], &[]);
+    let folder = hub.shared.home.join("hub/models--me--draft");
+    for (revision, requested) in [("v1", "v1"), ("refs/pr/1", "refs%2Fpr%2F1")] {
+        let name = format!("hf:me/draft@{revision}");
+        assert_eq!(hub.ids(&["--draft", &name], &[]), expected);
+        assert_eq!(hub.requests()[0], format!("GET /api/models/me/draft/revision/{requested}"));
+        assert_eq!(fs::read_to_string(folder.join("refs").join(revision)).unwrap(), COMMIT);
+        assert_eq!(hub.ids(&["--draft", &name], &[("HF_HUB_OFFLINE", "1")]), expected);
+    }
+    assert_eq!(fs::read(folder.join("snapshots").join(COMMIT).join("draft.gguf")).unwrap(), DRAFT);
+    assert!(!folder.join("refs/main").exists() && !folder.join("snapshots").join(NEXT_COMMIT).exists());
+    // A commit never changes, so its file in the cache needs no request.
+    assert_eq!(hub.ids(&["--draft", &format!("hf:me/draft@{COMMIT}:draft.gguf")], &[]), expected);
+    assert_eq!(hub.requests(), [""; 0]);
+    let line = hub.complaint(&["--draft", "hf:me/draft@v2"], &[]);
+    assert!(line.contains("me/draft has no revision v2"), "{line}");
+    let line = hub.complaint(&["--draft", "hf:me/draft@"], &[]);
+    assert!(line.contains("@REVISION"), "{line}");
+}
+
+/// The variables of `huggingface_hub`: another folder for the cache, and a file with the token.
+#[test]
+fn the_cache_and_the_token_are_where_the_environment_has_them() {
+    let hub = Hub::start("hub-environment", vec![("me/gated", vec![("draft.gguf", DRAFT.to_vec())])]);
+    let (cache, token) = (hub.shared.home.join("elsewhere"), hub.shared.home.join("secret"));
+    fs::create_dir_all(&hub.shared.home).unwrap();
+    fs::write(&token, format!("{TOKEN}\n")).unwrap();
+    let environment = [("HF_HUB_CACHE", cache.to_str().unwrap()), ("HF_TOKEN_PATH", token.to_str().unwrap())];
+    assert_eq!(hub.ids(&["--draft", "hf:me/gated"], &environment), hub.ids(&[], &[]));
+    assert!(cache.join("models--me--gated/refs/main").is_file() && !hub.shared.home.join("hub").exists());
 }
 
 #[test]

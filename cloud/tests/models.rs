@@ -76,6 +76,47 @@ fn a_model_without_its_tokenizer_is_refused() {
     assert_eq!(ids(&whole, &[]), ids(&nameless, &["--tokenizer", tokenizer]));
 }
 
+/// The built-in target with a recommended temperature of 0, as llama.cpp's converter writes it. The entries take three
+/// times 32 bytes, so that the tensors stay aligned.
+fn greedy_target() -> PathBuf {
+    let text = |text: &str| [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat();
+    let temperature = [text("general.sampling.temp"), 6u32.to_le_bytes().to_vec(), 0f32.to_le_bytes().to_vec()];
+    let filling = [text("general.sampling.note"), 8u32.to_le_bytes().to_vec(), text(&"-".repeat(18))];
+    let entries = [temperature, filling].concat().concat();
+    assert_eq!(entries.len(), 96);
+    // "GGUF", the version, the number of tensors, the number of entries.
+    let mut bytes = TARGET.to_vec();
+    let count = u64::from_le_bytes(bytes[16..24].try_into().unwrap()) + 2;
+    bytes[16..24].copy_from_slice(&count.to_le_bytes());
+    bytes.splice(24..24, entries);
+    scratch("greedy-target.gguf", &bytes)
+}
+
+/// Both ends use the target's recommendation where an argument gives nothing else: in one process, and at an edge that
+/// learns it from the server.
+#[test]
+fn a_model_recommends_its_sampling() {
+    let target = greedy_target();
+    let target = ["--target", target.to_str().unwrap()];
+    let run = |more: &[&str]| {
+        let output = outrider(&[&["generate", "--json", "--max-tokens", "16"], more, &[PROMPT]].concat());
+        let run: Value = serde_json::from_str(&stdout(&output)).unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        (run["tokenIds"].clone(), run["settings"]["temperature"].as_f64().unwrap(), said)
+    };
+    let (greedy, ..) = run(&["--local", "--temperature", "0"]);
+    let server = start(&target);
+    for place in [&[&["--local"][..], &target].concat(), &["--server", &server.url][..]] {
+        let (ids, temperature, said) = run(place);
+        assert_eq!((&ids, temperature), (&greedy, 0.0));
+        assert!(said.contains("temperature 0;") && said.contains("--temperature"), "{said}");
+        let (_, temperature, said) = run(&[place, &["--temperature", "1"]].concat());
+        assert!((temperature, &*said) == (1.0, ""), "{said}");
+    }
+    let (_, temperature, said) = run(&["--local"]);
+    assert!((temperature - 0.7).abs() < 1e-6 && said.is_empty(), "{said}");
+}
+
 /// Padding rows after the last token, differing in number between both ends, change nothing: in one process and over a
 /// socket.
 #[test]
@@ -146,9 +187,18 @@ fn a_pair_is_checked_before_it_is_served() {
     );
     assert_eq!(report["draft"]["weightBytes"], fs::metadata(draft).unwrap().len());
     assert_eq!(report["target"]["weightBytes"], TARGET.len());
+    let measured = &report["measured"];
     let rate = report["measured"]["acceptanceRate"].as_f64().unwrap();
     assert!((0.3..0.99).contains(&rate), "{rate}");
     assert!(report["measured"]["passMs"].as_f64().unwrap() > 0.0 && report["tab"]["longestText"] == 512, "{report}");
+    let rows: Vec<u64> =
+        measured["rowPasses"].as_array().unwrap().iter().map(|pass| pass["rows"].as_u64().unwrap()).collect();
+    assert_eq!(rows, [1, 2, 4, 8]);
+    assert!(measured["spread"].as_f64().unwrap() >= 0.0 && measured["isStable"].is_boolean(), "{measured}");
+    // The model is the smallest part of a tab: 122 MiB were promised where a tab took 333 to 423.
+    let [model, cache, engine, process] =
+        ["modelBytes", "cacheBytes", "engineBytes", "processBytes"].map(|name| report["tab"][name].as_u64().unwrap());
+    assert!(process == model + cache + engine && cache > 0 && engine >= 200 << 20, "{report}");
     let predictions = report["predictions"].as_array().unwrap();
     let speedups: Vec<f64> = predictions.iter().map(|row| row["speedup"].as_f64().unwrap()).collect();
     assert!(speedups.len() == 6 && speedups[0] > 1.3 && speedups.iter().all(|&speedup| speedup > 0.98), "{speedups:?}");
@@ -156,10 +206,25 @@ fn a_pair_is_checked_before_it_is_served() {
     let worth = report["worthUpToMs"].as_u64().unwrap();
     assert!((20..1000).contains(&worth), "{worth}");
     let text = stdout(&outrider(&given));
-    for said in
-        ["they pair", "KV cache of 1000 tokens", "a tab can hold the draft       yes", "worth it up to", "x alone"]
-    {
+    for said in [
+        "they pair",
+        "KV cache of 1000 tokens",
+        "a tab can hold the draft       yes",
+        "memory of the tab's process    up to",
+        "ms for 1, 2, 4, 8 rows",
+        "worth it up to",
+        "x alone",
+    ] {
         assert!(text.contains(said), "{said} in {text}");
+    }
+    // The list is written as the help shows it, or with spaces.
+    assert!(stdout(&outrider(&["check", "--help"])).contains("[default: 2,20,50,80,150,300]"));
+    for list in [&["2,20,50"][..], &["2", "20", "50"]] {
+        let given = [&["check", "--json", "--tokens", "16", "--round-trips"], list].concat();
+        let report: Value = serde_json::from_str(&stdout(&outrider(&given))).unwrap();
+        let trips: Vec<u64> =
+            report["predictions"].as_array().unwrap().iter().map(|row| row["roundTripMs"].as_u64().unwrap()).collect();
+        assert_eq!(trips, [2, 20, 50]);
     }
     // A draft that is slower than the target does not pay.
     let slow = ["check", "--tokens", "32", "--draft-ms", "400", "--pass-ms", "40"];

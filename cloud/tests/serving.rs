@@ -61,6 +61,36 @@ fn server(engine: &MockEngine) -> Server {
     start(&target(&engine.address).each_ref().map(String::as_str))
 }
 
+/// Acceptance rate that `outrider check` reports, and the report.
+fn checked(options: &[&str], temperature: &str) -> (f64, Value) {
+    let arguments = ["check", "--json", "--tokens", "48", "--temperature", temperature];
+    let report: Value = serde_json::from_str(&stdout(&outrider(&[&arguments, options].concat()))).unwrap();
+    (report["measured"]["acceptanceRate"].as_f64().unwrap(), report)
+}
+
+/// An engine lists a few probabilities at each position: at temperature 0 they decide the choice, and otherwise they
+/// bound the acceptance rate from below. What judged guesses add to its passes is not known.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_draft_is_checked_against_an_engine() {
+    let engine = engine().await;
+    for (kind, temperature) in [("openai", "0"), ("vllm", "0.7")] {
+        let address = format!("{kind}:{}", engine.address);
+        let elsewhere = ["--target", &address, "--tokenizer", TOKENIZER];
+        let (here, _) = checked(&[], temperature);
+        let (there, report) = checked(&elsewhere, temperature);
+        // The engine says nothing of the first token, whose distribution it has no list for.
+        assert!(there <= here + 0.03 && there > here - 0.1, "{there} there, {here} here");
+        assert_eq!((&report["target"]["name"], &report["measured"]["isLeast"]), (&"known".into(), &true.into()));
+        assert!(report["measured"]["rowPasses"].as_array().unwrap().is_empty(), "{report}");
+        assert!(report["passMs"].as_f64().unwrap() > 0.0, "{report}");
+        let text = stdout(&outrider(&[&["check", "--tokens", "48"], &elsewhere[..]].concat()));
+        assert!(text.contains("what judged guesses add cannot be measured from here"), "{text}");
+    }
+    let address = format!("vllm:{}", engine.address);
+    let line = complaint(&["check", "--target", &address]);
+    assert!(line.contains("needs --tokenizer"), "{line}");
+}
+
 /// Greedy text that `outrider generate` prints as ids.
 fn greedy(options: &[&str]) -> Vec<u64> {
     let tokens = TOKENS.to_string();

@@ -37,7 +37,7 @@ mod python;
 
 pub use self::{
     calls::{Call, CallReader, Piece},
-    conversation::{Conversation, Message, MessageError, Tool},
+    conversation::{Conversation, Message, MessageError, TemplateVariables, Tool, VariableError},
 };
 
 /// Chat template of a model and the tokens it uses. Serialized as JSON, it is all that a browser needs for chat
@@ -105,7 +105,7 @@ impl ChatTemplate {
         let tool = serde_json::json!({ "type": "function", "function": { "name": "f", "parameters": {} } });
         let tool: Tool = tool.as_object().cloned().unwrap_or_default();
         for tools in [Vec::new(), vec![tool]] {
-            let trial = Conversation { messages: vec![Message::new("user", "a")], tools };
+            let trial = Conversation { messages: vec![Message::new("user", "a")], tools, ..Conversation::default() };
             if let Err(error @ ChatError::Template(_)) = chat.render(&trial, 0) {
                 return Err(error);
             }
@@ -145,17 +145,19 @@ impl ChatTemplate {
         conversation: &Conversation,
         now: i64,
     ) -> Result<String, ChatError> {
-        let Conversation { messages, tools } = conversation;
+        let Conversation { messages, tools, variables } = conversation;
         let Some((name, _)) = self.template(!tools.is_empty()) else {
             let about_tools = !tools.is_empty() || messages.iter().any(Message::is_about_tools);
             return if about_tools { Err(ChatError::Tools) } else { Ok(plain(messages)) };
         };
-        let none = Value::from(());
+        // A variable of the request takes the place of this default.
+        let documents = variables.get("documents").map_or(Value::from(()), Value::from_serialize);
+        let variables = Value::from_serialize(variables);
         let render = |tools: Option<&Vec<Tool>>| {
             let template = environment.get_template(name)?;
             template.render(context! {
                 messages, tools, bos_token, eos_token, now,
-                add_generation_prompt => true, documents => none,
+                add_generation_prompt => true, documents, ..variables.clone()
             })
         };
         if tools.is_empty() {
@@ -338,7 +340,7 @@ mod tests {
         let prompt = template.render(&conversation(), 0).unwrap();
         assert_eq!(prompt, "<s><<Be brief.>>\n[USER] Hello</s>\n[ASSISTANT] Hi</s>\n[USER] Why?\n[ASSISTANT]");
         let messages = conversation().messages.split_off(2);
-        let error = template.render(&Conversation { messages, tools: Vec::new() }, 0).unwrap_err();
+        let error = template.render(&Conversation { messages, ..Conversation::default() }, 0).unwrap_err();
         assert!(matches!(&error, ChatError::Refused(why) if why == "roles must alternate"), "{error}");
         assert!(matches!(chat_of("{% if %}"), Err(ChatError::Template(_))));
     }
@@ -360,8 +362,23 @@ mod tests {
         assert_eq!(needs.render(&with_tools, 0).unwrap(), "f!");
         let plain = ChatTemplate::new(ChatSource::default()).unwrap();
         assert!(is_refused(&plain, &with_tools));
-        let result = Conversation { messages: vec![Message::new("tool", "4")], tools: Vec::new() };
+        let result = Conversation { messages: vec![Message::new("tool", "4")], ..Conversation::default() };
         assert!(is_refused(&plain, &result));
+    }
+
+    /// The form of Qwen3's template: thinking is on if `enable_thinking` is undefined.
+    #[test]
+    fn variables_of_a_request_reach_the_template() {
+        let source = "{% if enable_thinking is defined and enable_thinking is false %}<think></think>{% endif %}\
+                      {{ effort | default('none') }} {{ documents }} {{ messages | length }}";
+        let rendered = |variables: serde_json::Value| {
+            let variables = variables.as_object().unwrap().clone().try_into().unwrap();
+            chat_of(source).unwrap().render(&Conversation { variables, ..conversation() }, 0).unwrap()
+        };
+        assert_eq!(rendered(json!({})), "none None 4");
+        assert_eq!(rendered(json!({ "enable_thinking": true, "unknown": { "a": 1 } })), "none None 4");
+        let given = json!({ "enable_thinking": false, "effort": "low", "documents": ["d"] });
+        assert_eq!(rendered(given), "<think></think>low ['d'] 4");
     }
 
     #[test]
@@ -418,7 +435,7 @@ mod tests {
         let id = tokenizer.token_id(end).unwrap();
         let source = format!(
             "{{% for message in messages %}}{{{{ message.content }}}}{{{{ message.tool_calls | tojson }}}}{end}\
-             {{% endfor %}}{{{{ tools | tojson }}}}"
+             {{% endfor %}}{{{{ tools | tojson }}}}{{{{ x }}}}"
         );
         let chat = ChatTemplate::new(ChatSource { template: Some(source), ..ChatSource::default() }).unwrap();
         let arguments = format!("{{\"{end}\": \"{end}\"}}");
@@ -427,13 +444,14 @@ mod tests {
             "tool_calls": [{ "function": { "name": end, "arguments": arguments } }],
         });
         let message = Message::try_from(message.as_object().unwrap().clone()).unwrap();
-        let said = Conversation { messages: vec![message], tools: tools(end) };
+        let variables = json!({ "x": end }).as_object().unwrap().clone().try_into().unwrap();
+        let said = Conversation { messages: vec![message], tools: tools(end), variables };
         let ids = chat.encode(&tokenizer, None, &said, 0).unwrap();
         assert_eq!(ids.iter().filter(|&&other| other == id).count(), 1, "the template's own: {ids:?}");
         let text: String = ids.iter().filter(|&&other| other != id).map(|&id| tokenizer.decode(&[id])).collect();
         let calls = format!("[{{\"function\": {{\"name\": \"{end}\", \"arguments\": {{\"{end}\": \"{end}\"}}}}}}]");
         assert!(text.starts_with(&format!("a{end}b{calls}[{{\"type\"")), "{text}");
-        assert_eq!(text.matches(end).count(), 5, "{text}");
+        assert_eq!(text.matches(end).count(), 6, "{text}");
         let behind_itself =
             ChatTemplate::new(ChatSource { template: Some(end.to_owned()), ..ChatSource::default() }).unwrap();
         assert_eq!(behind_itself.encode(&tokenizer, Some(id), &Conversation::default(), 0).unwrap(), [id]);

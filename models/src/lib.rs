@@ -58,7 +58,8 @@ mod tokenizer;
 
 #[cfg(feature = "chat")]
 pub use chat::{
-    Call, CallReader, ChatError, ChatSource, ChatTemplate, Conversation, Message, MessageError, Piece, Tool,
+    Call, CallReader, ChatError, ChatSource, ChatTemplate, Conversation, Message, MessageError, Piece,
+    TemplateVariables, Tool, VariableError,
 };
 #[cfg(not(target_arch = "wasm32"))]
 pub use container::{checkpoint::checkpoint_in_one_file, gguf_parts::gguf_part_names};
@@ -75,6 +76,7 @@ pub use family::{
     config::ModelConfig,
     draft_vocabulary::DraftVocabulary,
     encoder_decoder::config::EncoderDecoderConfig,
+    recommended::RecommendedSampling,
     rotary::{RopeLayout, RopeScaling, Rotary},
     weights::{LayerWeights, ModelWeights, WeightName, WeightSource},
 };

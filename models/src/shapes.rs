@@ -2,7 +2,7 @@
 
 use crate::{
     container::{element::ElementType, random::RandomWeights, stored::StoredModel},
-    family::{block::Block, config::ModelConfig, weights::ModelWeights},
+    family::{block::Block, config::ModelConfig, recommended::RecommendedSampling, weights::ModelWeights},
 };
 
 /// The sizes of a model that is built like a Llama.
@@ -56,6 +56,7 @@ impl Shape {
             eos_token_ids: Vec::new(),
             tied_embeddings: false,
             chat_template: None,
+            sampling: RecommendedSampling::default(),
         };
         let mut random = RandomWeights::new(element, element.block_len() as u64)?;
         let Ok(weights) = ModelWeights::gather(&config, &mut random);

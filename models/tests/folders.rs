@@ -2,7 +2,9 @@
 #![cfg(not(target_arch = "wasm32"))]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use outrider_models::{Chunk, EncoderDecoder, LoadError, Model, ModelLoader, SourceChunk, checkpoint_in_one_file};
+use outrider_models::{
+    Chunk, EncoderDecoder, LoadError, Model, ModelLoader, RecommendedSampling, SourceChunk, checkpoint_in_one_file,
+};
 use outrider_testing::{
     encoder_decoders, folder::Folder, gguf::F32, golden::safetensors, llama::Shape, logits::on_cpu,
     safetensors::Safetensors,
@@ -25,6 +27,20 @@ fn what_ends_a_text_is_said_beside_the_config() {
     assert_eq!(ends("{\"eos_token_id\": [3, 4, 5], \"temperature\": 0.6}"), [3, 4, 5]);
     assert_eq!(ends("{\"eos_token_id\": 7}"), [7]);
     assert_eq!(ends("{\"temperature\": 0.6}"), [1, 2], "the config's own");
+}
+
+/// vLLM takes these values of the file as its defaults, too.
+#[test]
+fn sampling_is_recommended_beside_the_config() {
+    let sampling = |text: &str| checkpoint("generation_config.json", text).config().sampling.clone();
+    let qwen = sampling(
+        "{\"do_sample\": true, \"eos_token_id\": [3], \"repetition_penalty\": 1.05, \"temperature\": 0.7, \"top_k\": 20, \
+         \"top_p\": 0.8, \"transformers_version\": \"4.51.0\"}",
+    );
+    assert_eq!((qwen.temperature, qwen.top_k, qwen.top_p), (Some(0.7), Some(20), Some(0.8)));
+    assert_eq!(qwen.ignored, ["repetition_penalty = 1.05"]);
+    assert_eq!(sampling("{\"top_k\": null, \"temperature\": \"hot\"}"), RecommendedSampling::default());
+    assert_eq!(checkpoint("README.md", "").config().sampling, RecommendedSampling::default());
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use outrider_cloud::{
     app::Caps,
     pair::{PairPaths, target_info},
+    sampling::SamplingDefaults,
     target::engine::{Engine, GuessPolicy, OwnDraftPolicy},
 };
 use outrider_codec::frame::SamplingParameters;
@@ -101,6 +102,25 @@ async fn a_completion_is_what_the_target_writes_alone() {
     let any = json!({ "prompt": PROMPT, "max_tokens": 24 });
     let [first, second] = [answer(&server, COMPLETIONS, any.clone()).await, answer(&server, COMPLETIONS, any).await];
     assert_ne!(first["choices"][0]["text"], second["choices"][0]["text"], "no seed is any seed");
+}
+
+/// Requests that give no sampling get the model's, and `/v1/info` says which.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_models_sampling_is_the_default() {
+    let sampling = SamplingDefaults { temperature: Some(0.0), top_k: Some(5), top_p: None };
+    let server = Server::start_as(Options { sampling, ..Options::default() }).await;
+    let body = |more: Value| {
+        let mut body = json!({ "prompt": PROMPT, "max_tokens": 24 });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    let greedy = answer(&server, COMPLETIONS, body(json!({ "temperature": 0 }))).await;
+    let default = answer(&server, COMPLETIONS, body(json!({ "seed": 5 }))).await;
+    assert_eq!(default["choices"], greedy["choices"]);
+    let other = answer(&server, COMPLETIONS, body(json!({ "temperature": 1, "top_k": 0, "seed": 5 }))).await;
+    assert_ne!(other["choices"], greedy["choices"]);
+    let info: Value = serde_json::from_str(&http::get(server.address(), "/v1/info", &[]).await.body).unwrap();
+    assert_eq!(info["sampling"], json!({ "temperature": 0.0, "topK": 5 }));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -13,6 +13,7 @@ use outrider_cloud::{
     edge::{Generated, NativeEdge, Transport},
     http::Served,
     pair::{PairPaths, draft_info, target_info},
+    sampling::SamplingDefaults,
     session::Limits,
     sessions::Sessions,
     target::{Target, engine::Engine},
@@ -58,6 +59,8 @@ pub struct Options {
     pub tls: Option<Arc<rustls::ServerConfig>>,
     /// The source of the target's chat template.
     pub chat: ChatSource,
+    /// Sampling parameters for requests that give none.
+    pub sampling: SamplingDefaults,
     /// The folder of its page.
     pub page: PathBuf,
 }
@@ -73,6 +76,7 @@ impl Default for Options {
             access: Access::default(),
             tls: None,
             chat: ChatSource::default(),
+            sampling: SamplingDefaults::default(),
             page: "no-page".into(),
         }
     }
@@ -104,7 +108,7 @@ impl Server {
 
     /// Starts a server in front of any target with these options; the target sets the number of slots.
     pub fn serve(engine: Target, info: TargetInfo, options: Options) -> Self {
-        let Options { limits, caps, access, tls, chat, page, .. } = options;
+        let Options { limits, caps, access, tls, chat, sampling, page, .. } = options;
         let pair = PairPaths::default();
         let served = Served {
             name: "pair".to_owned(),
@@ -113,6 +117,7 @@ impl Server {
             bos_token_id: pair.draft().unwrap().config().first_token(),
             tokenizer: Arc::new(pair.tokenizer().unwrap()),
             template: Arc::new(ChatTemplate::new(chat).unwrap()),
+            sampling,
         };
         let (stop, stopping) = watch::channel(false);
         let (close, closing) = watch::channel(false);

@@ -165,9 +165,10 @@ impl Edge {
         })?)
     }
 
-    /// Token ids of a prompt (a text, or messages with tools) as [`generate`](Self::generate) encodes it.
-    pub fn tokenize(&self, prompt: JsValue, tools: JsValue) -> Result<Vec<u32>, JsValue> {
-        Ok(self.prompt(&Start::from_js(prompt, tools)?)?)
+    /// Token ids of a prompt as [`generate`](Self::generate) encodes it: a text, or messages with tools and variables of
+    /// their template.
+    pub fn tokenize(&self, prompt: JsValue, tools: JsValue, variables: JsValue) -> Result<Vec<u32>, JsValue> {
+        Ok(self.prompt(&Start::from_js(prompt, tools, variables)?)?)
     }
 
     /// Decodes token ids to text. Special tokens have no text.

@@ -1,7 +1,7 @@
 //! Plain objects exchanged with JavaScript; `web/src/outrider/edge.ts` declares them there.
 
 use outrider_codec::frame::{Limits, SamplingParameters, Ticket, Welcome};
-use outrider_models::{Conversation, Message, StopStrings, Tool};
+use outrider_models::{Conversation, Message, StopStrings, TemplateVariables, Tool};
 use outrider_speculation::{
     draft::heads::Heads,
     session::{
@@ -26,6 +26,9 @@ pub struct GenerateRequest {
     /// Tools that the assistant may call in a conversation.
     #[serde(default)]
     tools: Vec<Tool>,
+    /// Further variables of the chat template.
+    #[serde(default)]
+    chat_template_kwargs: TemplateVariables,
     mode: RequestMode,
     max_new_tokens: u32,
     temperature: f32,
@@ -62,19 +65,20 @@ pub enum Start {
 }
 
 impl Start {
-    fn new(prompt: Prompt, tools: &[Tool]) -> Self {
+    fn new(prompt: Prompt, tools: Vec<Tool>, variables: TemplateVariables) -> Self {
         match prompt {
             Prompt::Text(text) => Self::Text(text),
-            Prompt::Messages(messages) => Self::Conversation(Conversation { messages, tools: tools.to_vec() }),
+            Prompt::Messages(messages) => Self::Conversation(Conversation { messages, tools, variables }),
         }
     }
 
-    /// Parses a text or messages, and a list of tools.
-    pub fn from_js(prompt: JsValue, tools: JsValue) -> Result<Self, Failure> {
+    /// Parses a text or messages, a list of tools, and further variables of the chat template.
+    pub fn from_js(prompt: JsValue, tools: JsValue, variables: JsValue) -> Result<Self, Failure> {
         let unreadable = |error| Failure::new("invalid-parameters", format!("the prompt cannot be read: {error}"));
         let prompt: Prompt = serde_wasm_bindgen::from_value(prompt).map_err(unreadable)?;
         let tools: Vec<Tool> = serde_wasm_bindgen::from_value(tools).map_err(unreadable)?;
-        Ok(Self::new(prompt, &tools))
+        let variables: TemplateVariables = serde_wasm_bindgen::from_value(variables).map_err(unreadable)?;
+        Ok(Self::new(prompt, tools, variables))
     }
 }
 
@@ -92,7 +96,7 @@ impl GenerateRequest {
     }
 
     pub fn start(&self) -> Start {
-        Start::new(self.prompt.clone(), &self.tools)
+        Start::new(self.prompt.clone(), self.tools.clone(), self.chat_template_kwargs.clone())
     }
 
     /// Tools that the assistant may call; `None` if there are none.

@@ -23,6 +23,7 @@ use tokio::time;
 use crate::{
     http::{AppState, Elsewhere, Shared},
     metrics,
+    sampling::SamplingDefaults,
     target::{engine::Load, gateway::WorkerCounts},
 };
 
@@ -108,6 +109,8 @@ pub(super) struct Info {
     schemes: Vec<&'static str>,
     rules: Vec<&'static str>,
     limits: InfoLimits,
+    /// Sampling parameters for requests that give none, as far as the target's files recommend any.
+    sampling: SamplingDefaults,
     own_draft: &'static str,
     evidence: &'static str,
     instruction_set: &'static str,
@@ -157,6 +160,7 @@ pub(super) async fn info(State(shared): State<Arc<Shared>>) -> Json<Info> {
             hello_seconds: state.limits.hello.as_secs_f64(),
             idle_seconds: state.limits.idle.as_secs_f64(),
         },
+        sampling: state.served.sampling,
         own_draft: state.engine.own_draft_policy().name(),
         evidence: state.access.evidence.name(),
         instruction_set: outrider_models::instruction_set(),

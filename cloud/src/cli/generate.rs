@@ -1,12 +1,12 @@
 //! Command `outrider generate`, a native edge.
 
 mod chat;
+mod sampling;
 
 use std::path::PathBuf;
 
 use clap::Args;
-use outrider_codec::frame::SamplingParameters;
-use outrider_models::{HeadsFile, Model, TextStream, Tokenizer};
+use outrider_models::{HeadsFile, Model, TemplateVariables, TextStream, Tokenizer};
 use outrider_speculation::{
     control::stop::StopRule,
     draft::gate::{Confidence, Gate},
@@ -14,13 +14,14 @@ use outrider_speculation::{
         edge::{Mode, Settings, Speculation},
         options::{
             SchemeChoice,
-            numbers::{MAX_NEW_TOKENS, SEED, TEMPERATURE, TOP_K, TOP_P},
+            numbers::{MAX_NEW_TOKENS, SEED},
         },
     },
     study::statistics::{Report, RoundRecord},
 };
 use serde::Serialize;
 
+use self::sampling::SamplingArgs;
 use super::{
     drafting::DraftingArgs,
     explain::ExplainArgs,
@@ -58,6 +59,9 @@ pub struct Generate {
     /// Calls are printed as the model writes them; no function is called.
     #[arg(long, value_name = "FILE", requires = "chat")]
     tools: Option<PathBuf>,
+    /// JSON object of further variables for the chat template, such as '{"enable_thinking": false}'
+    #[arg(long, value_name = "JSON", requires = "chat", value_parser = chat::variables)]
+    chat_template_kwargs: Option<TemplateVariables>,
     /// URL of the server to draft for
     #[arg(long, value_name = "URL", default_value = "ws://127.0.0.1:8787/session", conflicts_with = "local")]
     server: String,
@@ -86,12 +90,9 @@ pub struct Generate {
 struct SettingsArgs {
     #[arg(long, value_name = "COUNT", help = MAX_NEW_TOKENS.explanation, default_value_t = MAX_NEW_TOKENS.default as u32)]
     max_tokens: u32,
-    #[arg(long, value_name = "T", help = TEMPERATURE.explanation, default_value_t = TEMPERATURE.default as f32)]
-    temperature: f32,
-    #[arg(long, value_name = "k", help = TOP_K.explanation, default_value_t = TOP_K.default as u32)]
-    top_k: u32,
-    #[arg(long, value_name = "p", help = TOP_P.explanation, default_value_t = TOP_P.default as f32)]
-    top_p: f32,
+    #[command(flatten)]
+    #[serde(flatten)]
+    sampling: SamplingArgs,
     #[arg(long, help = SEED.explanation, default_value_t = SEED.default as u64)]
     seed: u64,
     #[command(flatten)]
@@ -119,7 +120,7 @@ struct Output<'a> {
 impl Generate {
     pub(super) async fn run(mut self) -> Result<(), CommandError> {
         outrider_models::check_instruction_set()?;
-        let settings = self.settings.settings(self.cloud_only, self.explain.is_wanted())?;
+        let mut settings = self.settings.settings(self.cloud_only, self.explain.is_wanted())?;
         let tools = self.tools.as_deref().map(chat::tools).transpose()?.unwrap_or_default();
         self.pair.fetch().await?;
         let (tokenizer, _) = self.pair.tokenizer_for(if self.local { Ends::Both } else { Ends::Draft })?;
@@ -128,14 +129,20 @@ impl Generate {
         let heads = self.pair.heads(&draft, &tokenizer)?;
         info.heads = heads.as_ref().map(pair::heads).transpose()?;
         let mut edge = if self.local {
-            NativeEdge::greet(&draft, info, self.local(&tokenizer)?).await?
+            let transport = self.local(&tokenizer)?;
+            NativeEdge::greet(&draft, info, transport).await?
         } else {
-            NativeEdge::connect(&draft, info, &self.server, self.token.as_deref(), Retry::default()).await?
+            let token = self.token.as_deref();
+            let edge = NativeEdge::connect(&draft, info, &self.server, token, Retry::default()).await?;
+            self.settings.sampling.learn_from(&self.server, token).await;
+            edge
         };
+        settings.sampling = self.settings.sampling.complete();
         if self.chat {
             let model = self.pair.target.as_deref().or(self.pair.draft.as_deref());
             let template = crate::chat::find(self.chat_template.as_deref(), model, draft.config(), &tokenizer)?;
-            let opening = chat::Opening { template, system: self.system, tools, said: self.prompt };
+            let variables = self.chat_template_kwargs.unwrap_or_default();
+            let opening = chat::Opening { template, system: self.system, tools, variables, said: self.prompt };
             chat::converse(opening, &mut edge, (&draft, &tokenizer), &settings).await?;
             edge.close().await;
             return Ok(());
@@ -216,8 +223,9 @@ impl Generate {
         Ok(())
     }
 
-    fn local(&self, tokenizer: &Tokenizer) -> Result<Transport, CommandError> {
+    fn local(&mut self, tokenizer: &Tokenizer) -> Result<Transport, CommandError> {
         let target = self.pair.target_with(tokenizer)?;
+        self.settings.sampling.follow(&target.config().sampling);
         let info = pair::target_info(&target, tokenizer, outrider_codec::frame::MAX_DRAFT_TOKENS)?;
         let engine = Engine::start(target, 1)?;
         Transport::local(&engine, info).ok_or_else(|| "the engine has no free slot".into())
@@ -238,12 +246,7 @@ impl SettingsArgs {
             return Err("--scheme ahead has no rounds, which gates and lossy rules need".into());
         }
         let mode = if cloud_only { Mode::CloudOnly } else { self.drafting.0.mode(speculation) };
-        Ok(Settings {
-            mode,
-            sampling: SamplingParameters { temperature: self.temperature, top_k: self.top_k, top_p: self.top_p },
-            seed: self.seed,
-            max_new_tokens: self.max_tokens,
-        })
+        Ok(Settings { mode, sampling: self.sampling.parameters(), seed: self.seed, max_new_tokens: self.max_tokens })
     }
 }
 

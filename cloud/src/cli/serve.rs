@@ -16,7 +16,7 @@ use std::{
 use bytesize::ByteSize;
 use clap::Args;
 use outrider_codec::{choice::Choice, frame::MAX_DRAFT_TOKENS};
-use outrider_models::{Model, ModelConfig, Tokenizer};
+use outrider_models::{Model, ModelConfig, RecommendedSampling, Tokenizer};
 use outrider_speculation::{control::ahead::Goal, session::cloud::TargetInfo};
 use tokio::{signal, sync::watch, time};
 
@@ -30,6 +30,7 @@ use crate::{
     chat,
     http::{Elsewhere, Served},
     pair::{self, PairPaths},
+    sampling::SamplingDefaults,
     session::Limits,
     sessions::Sessions,
     target::{
@@ -186,6 +187,11 @@ impl Serve {
             info.limits.context_length = info.limits.context_length.min(most);
         }
         let template = chat::find(self.chat_template.as_deref(), self.pair.target.as_deref(), &config, &tokenizer)?;
+        let sampling = match &target {
+            Target::Model(_) => recommended(&config.sampling),
+            // The engine's files are elsewhere, and this configuration is the draft's.
+            Target::Gateway(_) => SamplingDefaults::default(),
+        };
         let served = Served {
             name: self.model_name.unwrap_or_else(|| match &target {
                 Target::Gateway(gateway) => gateway.model().to_owned(),
@@ -196,6 +202,7 @@ impl Serve {
             bos_token_id: config.first_token(),
             tokenizer: Arc::new(tokenizer),
             template: Arc::new(template),
+            sampling,
         };
         let (stop, stopping) = watch::channel(false);
         let (close, closing) = watch::channel(false);
@@ -360,6 +367,19 @@ impl Serve {
         }
         Ok(target.with_own_draft(Engine::start_with(CpuTarget::from(draft), settings)?, self.own_draft))
     }
+}
+
+/// Sampling for requests that give none. Logs the values, and recommendations that are not followed.
+fn recommended(sampling: &RecommendedSampling) -> SamplingDefaults {
+    let defaults = SamplingDefaults::from(sampling);
+    if !defaults.is_empty() {
+        tracing::info!(%defaults, "API requests without these parameters get the model's; a request's own come first");
+    }
+    if !sampling.ignored.is_empty() {
+        let ignored = sampling.ignored.join(", ");
+        tracing::warn!(ignored, "sampling that the model's files recommend and this server does not have");
+    }
+    defaults
 }
 
 fn announce(address: SocketAddr, is_encrypted: bool) {

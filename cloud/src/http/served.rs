@@ -4,6 +4,8 @@ use std::{fmt, str::FromStr, sync::Arc};
 
 use outrider_models::{ChatTemplate, Tokenizer};
 
+use crate::sampling::SamplingDefaults;
+
 /// The served target, as the API describes it.
 #[derive(Clone)]
 pub struct Served {
@@ -19,6 +21,8 @@ pub struct Served {
     pub tokenizer: Arc<Tokenizer>,
     /// Chat template, which turns a conversation into a prompt.
     pub template: Arc<ChatTemplate>,
+    /// Sampling parameters for requests that give none.
+    pub sampling: SamplingDefaults,
 }
 
 /// Another server, to which the page links.

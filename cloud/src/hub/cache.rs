@@ -1,8 +1,8 @@
 //! The cache of Hugging Face's tools, laid out as `huggingface_hub` does it.
 //!
-//! | path in `$HF_HOME/hub` | what it is |
+//! | path in `$HF_HUB_CACHE` | what it is |
 //! |---|---|
-//! | `models--OWNER--NAME/refs/main` | the commit that was last downloaded |
+//! | `models--OWNER--NAME/refs/REVISION` | the commit of this branch or tag that was last downloaded |
 //! | `models--OWNER--NAME/snapshots/COMMIT/FILE` | a link to the file's bytes |
 //! | `models--OWNER--NAME/blobs/ETAG` | the bytes of a version of a file |
 //! | `models--OWNER--NAME/blobs/ETAG.incomplete` | the first bytes of one, as far as a download came |
@@ -10,6 +10,7 @@
 
 use std::{
     env,
+    ffi::OsString,
     fs::{self, File, TryLockError},
     io,
     path::{Component, Path, PathBuf},
@@ -23,33 +24,68 @@ const LOCK_PAUSE: Duration = Duration::from_millis(200);
 
 /// All repositories in the cache.
 pub(super) struct Cache {
-    /// The folder that `HF_HOME` names, or its default.
-    home: PathBuf,
+    /// Folder of all repositories.
+    hub: PathBuf,
+    /// Token of the environment, without white space around it.
+    token: Option<String>,
+    /// File with the token that Hugging Face's command line has stored.
+    token_file: PathBuf,
 }
 
 impl Cache {
+    /// The cache that the environment names.
+    ///
+    /// | variables, first to last | default |
+    /// |---|---|
+    /// | `HF_HOME` | `$XDG_CACHE_HOME/huggingface`, or `~/.cache/huggingface` |
+    /// | `HF_HUB_CACHE`, `HUGGINGFACE_HUB_CACHE` | `$HF_HOME/hub` |
+    /// | `HF_TOKEN`, `HUGGING_FACE_HUB_TOKEN` | the file `HF_TOKEN_PATH`, by default `$HF_HOME/token` |
     pub(super) fn from_env() -> Self {
-        let given = env::var_os("HF_HOME").filter(|home| !home.is_empty());
-        let default = || env::home_dir().unwrap_or_default().join(".cache").join("huggingface");
-        Self { home: given.map_or_else(default, PathBuf::from) }
+        Self::of(|name| env::var_os(name), &env::home_dir().unwrap_or_default())
+    }
+
+    fn of(variable: impl Fn(&str) -> Option<OsString>, user: &Path) -> Self {
+        let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let path = |name: &str| set(name).map(|value| expanded(value.into(), user));
+        let home = path("HF_HOME")
+            .unwrap_or_else(|| path("XDG_CACHE_HOME").unwrap_or_else(|| user.join(".cache")).join("huggingface"));
+        let token = |name: &str| set(name)?.to_str().and_then(trimmed);
+        Self {
+            hub: path("HF_HUB_CACHE").or_else(|| path("HUGGINGFACE_HUB_CACHE")).unwrap_or_else(|| home.join("hub")),
+            token: token("HF_TOKEN").or_else(|| token("HUGGING_FACE_HUB_TOKEN")),
+            token_file: path("HF_TOKEN_PATH").unwrap_or_else(|| home.join("token")),
+        }
     }
 
     /// The folder of all repositories.
-    pub(super) fn path(&self) -> PathBuf {
-        self.home.join("hub")
+    pub(super) fn path(&self) -> &Path {
+        &self.hub
     }
 
-    /// The token in `HF_TOKEN`, or the one that Hugging Face's command line has stored, without white space around it.
+    /// The token of the environment, or the stored one.
     pub(super) fn token(&self) -> Option<String> {
-        let trimmed = |token: String| Some(token.trim().to_owned()).filter(|token| !token.is_empty());
-        let stored = || fs::read_to_string(self.home.join("token")).ok();
-        env::var("HF_TOKEN").ok().and_then(trimmed).or_else(|| stored().and_then(trimmed))
+        let stored = || trimmed(&fs::read_to_string(&self.token_file).ok()?);
+        self.token.clone().or_else(stored)
     }
 
     /// The files of one repository, `OWNER/NAME`.
     pub(super) fn repository(&self, name: &str) -> Repository {
         let folder = format!("models--{}", name.replace('/', "--"));
         Repository { locks: self.path().join(".locks").join(&folder), path: self.path().join(folder) }
+    }
+}
+
+/// Text without white space around it; `None` if nothing is left.
+fn trimmed(text: &str) -> Option<String> {
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// Path with `~` at its beginning replaced by the user's folder.
+fn expanded(path: PathBuf, user: &Path) -> PathBuf {
+    match path.strip_prefix("~") {
+        Ok(rest) if rest.as_os_str().is_empty() => user.to_owned(),
+        Ok(rest) => user.join(rest),
+        Err(_) => path,
     }
 }
 
@@ -60,16 +96,23 @@ pub(super) struct Repository {
 }
 
 impl Repository {
-    /// Commit that was last downloaded.
-    pub(super) fn commit(&self) -> Option<String> {
-        let commit = fs::read_to_string(self.path.join("refs").join("main")).ok()?;
+    /// Commit of a revision that was last downloaded. A revision that is a commit is its own.
+    pub(super) fn commit(&self, revision: &str) -> Option<String> {
+        if is_commit(revision) {
+            return Some(revision.to_owned());
+        }
+        let commit = fs::read_to_string(self.reference(revision)).ok()?;
         Some(commit.trim().to_owned()).filter(|commit| is_inside(commit))
     }
 
-    /// Records a commit as the last downloaded one, once all its wanted files are there.
-    pub(super) fn set_commit(&self, commit: &str) -> Result<(), RequestError> {
-        let path = self.path.join("refs").join("main");
-        within_folder(&path, |path| fs::write(path, commit))
+    /// Records a commit as the last downloaded one of a revision, once all its wanted files are there.
+    pub(super) fn set_commit(&self, revision: &str, commit: &str) -> Result<(), RequestError> {
+        within_folder(&self.reference(revision), |path| fs::write(path, commit))
+    }
+
+    /// File with the commit of a branch or tag.
+    fn reference(&self, revision: &str) -> PathBuf {
+        self.path.join("refs").join(revision)
     }
 
     /// The folder of a commit's files.
@@ -133,6 +176,11 @@ impl Repository {
     }
 }
 
+/// Returns true for the full name of a commit, 40 hexadecimal digits.
+fn is_commit(revision: &str) -> bool {
+    revision.len() == 40 && revision.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 /// Creates the folder of a path, then calls `act` with the path.
 pub(super) fn within_folder<T>(path: &Path, act: impl FnOnce(&Path) -> io::Result<T>) -> Result<T, RequestError> {
     let folder = path.parent().unwrap_or(Path::new(""));
@@ -152,6 +200,42 @@ pub(super) fn is_inside(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Values that huggingface_hub 1.0 has for these variables (`constants.py`, `utils/_auth.py`).
+    #[test]
+    fn the_environment_names_the_cache_as_for_huggingface_hub() {
+        let of = |variables: &[(&str, &str)]| {
+            let get = |name: &str| Some(variables.iter().find(|(found, _)| *found == name)?.1.into());
+            let Cache { hub, token, token_file } = Cache::of(get, Path::new("/home/me"));
+            let text = |path: PathBuf| path.to_str().unwrap().to_owned();
+            (text(hub), token, text(token_file))
+        };
+        for (variables, hub, token, token_file) in [
+            (&[][..], "/home/me/.cache/huggingface/hub", None, "/home/me/.cache/huggingface/token"),
+            (&[("XDG_CACHE_HOME", "/c")], "/c/huggingface/hub", None, "/c/huggingface/token"),
+            (&[("HF_HOME", "/h"), ("XDG_CACHE_HOME", "/c"), ("HF_TOKEN", "")], "/h/hub", None, "/h/token"),
+            (&[("HF_HOME", "~/h")], "/home/me/h/hub", None, "/home/me/h/token"),
+            (&[("HF_HOME", "/h"), ("HF_HUB_CACHE", "/models")], "/models", None, "/h/token"),
+            (
+                &[("HUGGINGFACE_HUB_CACHE", "~"), ("HF_TOKEN_PATH", "/run/secrets/hf")],
+                "/home/me",
+                None,
+                "/run/secrets/hf",
+            ),
+            (&[("HF_HUB_CACHE", "/a"), ("HUGGINGFACE_HUB_CACHE", "/b"), ("HF_HOME", "/h")], "/a", None, "/h/token"),
+            (&[("HF_HOME", "/h"), ("HF_TOKEN", " hf_a\r\n")], "/h/hub", Some("hf_a"), "/h/token"),
+            (&[("HF_HOME", "/h"), ("HUGGING_FACE_HUB_TOKEN", "hf_b")], "/h/hub", Some("hf_b"), "/h/token"),
+            (
+                &[("HF_HOME", "/h"), ("HF_TOKEN", "hf_a"), ("HUGGING_FACE_HUB_TOKEN", "hf_b")],
+                "/h/hub",
+                Some("hf_a"),
+                "/h/token",
+            ),
+        ] {
+            let expected = (hub.to_owned(), token.map(str::to_owned), token_file.to_owned());
+            assert_eq!(of(variables), expected, "{variables:?}");
+        }
+    }
 
     #[test]
     fn names_that_leave_their_folder_are_told_from_others() {

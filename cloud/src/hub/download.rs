@@ -8,7 +8,7 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use reqwest::{
-    Response, StatusCode,
+    Response, StatusCode, Url,
     header::{CONTENT_RANGE, ETAG},
 };
 
@@ -39,7 +39,7 @@ impl Remote<'_> {
         if found.exists() {
             return Ok(found);
         }
-        let from = format!("{repository}/resolve/{commit}/{name}");
+        let from = self.endpoint.at(format!("{repository}/resolve/{commit}/{name}").split('/'));
         let etag = version(&self.endpoint.head(&from).await?)?;
         // Other processes wait here, and then find the file in the cache.
         let _lock = cache.lock(&etag).await?;
@@ -52,7 +52,7 @@ impl Remote<'_> {
 
     /// Downloads a version of the file. Bytes of an earlier download are kept, and so are those of this one if it is
     /// cut off for good.
-    async fn download(&self, from: &str, blob: &Path) -> Result<(), RequestError> {
+    async fn download(&self, from: &Url, blob: &Path) -> Result<(), RequestError> {
         let part = blob.with_added_extension("incomplete");
         let mut file =
             within_folder(&part, |path| File::options().create(true).truncate(false).write(true).open(path))?;
@@ -75,7 +75,7 @@ impl Remote<'_> {
     /// Appends the bytes that are missing after the first `kept` of a file.
     async fn append(
         &self,
-        from: &str,
+        from: &Url,
         mut kept: u64,
         file: &mut File,
         part: &Path,

@@ -36,7 +36,7 @@ pub enum RequestError {
         given: String,
     },
     /// The token cannot be sent in a header.
-    #[error("the token for the hub has an invalid character: see HF_TOKEN, or the file `token` in HF_HOME")]
+    #[error("the token for the hub has an invalid character: see HF_TOKEN, or the file that HF_TOKEN_PATH names")]
     Token,
     /// The connection failed, or what came over it cannot be read.
     #[error("the request to {host} failed: {cause}")]
@@ -190,18 +190,18 @@ impl Endpoint {
         Ok(Self { authorization: token.map(authorization).transpose()?, url, client })
     }
 
-    /// Requests a path, starting from a byte. Returns the response after all redirects.
-    pub(super) async fn get(&self, path: &str, from: u64) -> Result<Response, RequestError> {
-        self.follow(Method::GET, path, from).await
+    /// Requests an address, starting from a byte. Returns the response after all redirects.
+    pub(super) async fn get(&self, url: &Url, from: u64) -> Result<Response, RequestError> {
+        self.follow(Method::GET, url, from).await
     }
 
     /// Requests the headers of a file: those of the first response that has its version.
-    pub(super) async fn head(&self, path: &str) -> Result<Response, RequestError> {
-        self.follow(Method::HEAD, path, 0).await
+    pub(super) async fn head(&self, url: &Url) -> Result<Response, RequestError> {
+        self.follow(Method::HEAD, url, 0).await
     }
 
-    async fn follow(&self, method: Method, path: &str, from: u64) -> Result<Response, RequestError> {
-        let mut url = self.at(path);
+    async fn follow(&self, method: Method, url: &Url, from: u64) -> Result<Response, RequestError> {
+        let mut url = url.clone();
         for _ in 0..=MOST_REDIRECTS {
             let response = self.ask(&method, &url, from).await?;
             // Signed addresses of files elsewhere often allow GET only.
@@ -249,11 +249,12 @@ impl Endpoint {
         self.authorization.as_ref().filter(|_| url.origin() == self.url.origin())
     }
 
-    fn at(&self, path: &str) -> Url {
+    /// Address of a path below the endpoint. A slash within a segment is escaped.
+    pub(super) fn at<'a>(&self, path: impl IntoIterator<Item = &'a str>) -> Url {
         let mut url = self.url.clone();
         // Addresses of http and https always have path segments.
         if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty().extend(path.split('/'));
+            segments.pop_if_empty().extend(path);
         }
         url
     }
@@ -297,8 +298,10 @@ mod tests {
     #[test]
     fn addresses_keep_the_endpoints_path_and_escape_names() {
         let endpoint = Endpoint::new("http://127.0.0.1:80/mirror/", None).unwrap();
-        let url = endpoint.at("me/model/resolve/main/a b?#%2e.gguf");
+        let url = endpoint.at("me/model/resolve/main/a b?#%2e.gguf".split('/'));
         assert_eq!(url.as_str(), "http://127.0.0.1/mirror/me/model/resolve/main/a%20b%3F%23%252e.gguf");
+        let url = endpoint.at(["revision", "refs/pr/1"]);
+        assert_eq!(url.as_str(), "http://127.0.0.1/mirror/revision/refs%2Fpr%2F1");
     }
 
     #[test]

@@ -55,7 +55,7 @@ impl AdmittedRequest {
     /// Reads a request for `/v1/completions`.
     pub(super) async fn completion(&self, shared: &Shared) -> Result<Prompt, ApiError> {
         self.read(shared, |body, served, context| {
-            let Completion { prompt, common } = Completion::parse(body)?;
+            let Completion { prompt, common } = Completion::parse(body, &served.sampling)?;
             check_model(served, common.model.as_deref())?;
             let tokens = match prompt {
                 PromptInput::Tokens(tokens) => tokens,
@@ -69,7 +69,7 @@ impl AdmittedRequest {
     /// Reads a request for `/v1/chat/completions`.
     pub(super) async fn chat(&self, shared: &Shared) -> Result<Prompt, ApiError> {
         self.read(shared, |body, served, context| {
-            let Chat { conversation, common } = Chat::parse(body)?;
+            let Chat { conversation, common } = Chat::parse(body, &served.sampling)?;
             check_model(served, common.model.as_deref())?;
             let calls = (!conversation.tools.is_empty()).then(|| served.template.call_reader(&conversation.tools));
             // A message has at least one token, and a token has a bounded number of bytes.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use outrider_models::{Conversation, Message, Tool};
+use outrider_models::{Conversation, Message, TemplateVariables, Tool};
 use serde_json::{Map, Value, json};
 
 use super::fields::{Fields, wrong};
@@ -22,7 +22,28 @@ pub(super) fn read(fields: &mut Fields) -> Result<Conversation, ApiError> {
     fields.neutral("tool_choice", &[json!("auto"), json!("none")])?;
     let one_or_more = [json!(true), json!(false)];
     fields.neutral("parallel_tool_calls", if tools.is_empty() { &one_or_more } else { &one_or_more[..1] })?;
-    Ok(Conversation { messages, tools })
+    Ok(Conversation { messages, tools, variables: variables(fields)? })
+}
+
+/// Reads `chat_template_kwargs`, and `enable_thinking`, which other servers take beside it.
+fn variables(fields: &mut Fields) -> Result<TemplateVariables, ApiError> {
+    const NAME: &str = "chat_template_kwargs";
+    const THINKING: &str = "enable_thinking";
+    let mut variables = match fields.take(NAME) {
+        None => Map::new(),
+        Some(Value::Object(variables)) => variables,
+        Some(_) => return Err(wrong(NAME, "an object")),
+    };
+    if let Some(thinking) = fields.take(THINKING) {
+        if !thinking.is_boolean() {
+            return Err(wrong(THINKING, "true or false"));
+        }
+        if variables.get(THINKING).is_some_and(|other| *other != thinking) {
+            return Err(wrong(THINKING, "the same as in chat_template_kwargs"));
+        }
+        variables.insert(THINKING.to_owned(), thinking);
+    }
+    variables.try_into().map_err(|error| ApiError::invalid(format!("{NAME}: {error}.")).param(NAME))
 }
 
 fn messages(value: Option<Value>) -> Result<Vec<Message>, ApiError> {
@@ -218,6 +239,42 @@ mod tests {
         ] {
             let error = parse(json!({ "messages": messages })).unwrap_err();
             assert!(error["message"].as_str().unwrap().ends_with('.') && error["param"].is_string(), "{error}");
+        }
+    }
+
+    #[test]
+    fn variables_of_the_template_are_an_object_without_reserved_names() {
+        let with = |extra: Value| {
+            let mut request = json!({ "messages": [{ "role": "user", "content": "a" }] });
+            request.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+            parse(request).map(|read| serde_json::to_value(&read.variables).unwrap())
+        };
+        for (extra, seen) in [
+            (json!({}), json!({})),
+            (json!({ "chat_template_kwargs": null, "enable_thinking": null }), json!({})),
+            (json!({ "chat_template_kwargs": { "a": [1], "b": "x" } }), json!({ "a": [1], "b": "x" })),
+            (json!({ "enable_thinking": false }), json!({ "enable_thinking": false })),
+            (
+                json!({ "chat_template_kwargs": { "enable_thinking": true }, "enable_thinking": true }),
+                json!({ "enable_thinking": true }),
+            ),
+        ] {
+            assert_eq!(with(extra).unwrap(), seen);
+        }
+        for (extra, param) in [
+            (json!({ "chat_template_kwargs": "a" }), "chat_template_kwargs"),
+            (json!({ "chat_template_kwargs": [] }), "chat_template_kwargs"),
+            (json!({ "chat_template_kwargs": { "messages": [] } }), "chat_template_kwargs"),
+            (json!({ "chat_template_kwargs": { "bos_token": "<s>" } }), "chat_template_kwargs"),
+            (json!({ "enable_thinking": "no" }), "enable_thinking"),
+            (
+                json!({ "chat_template_kwargs": { "enable_thinking": true }, "enable_thinking": false }),
+                "enable_thinking",
+            ),
+        ] {
+            let error = with(extra).unwrap_err();
+            assert_eq!(error["param"], json!(param), "{error}");
+            assert!(error["message"].as_str().unwrap().contains(param.split('_').next().unwrap()), "{error}");
         }
     }
 

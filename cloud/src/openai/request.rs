@@ -8,7 +8,7 @@ use super::{
     conversation,
     fields::{Fields, number_of, read_integer, wrong},
 };
-use crate::http::ApiError;
+use crate::{http::ApiError, sampling::SamplingDefaults};
 
 /// Limit on the number of stop sequences; OpenAI's limit.
 const MOST_STOPS: usize = 4;
@@ -64,7 +64,7 @@ pub(super) struct Common {
 }
 
 impl Completion {
-    pub(super) fn parse(body: &[u8]) -> Result<Self, ApiError> {
+    pub(super) fn parse(body: &[u8], defaults: &SamplingDefaults) -> Result<Self, ApiError> {
         let mut fields = Fields::parse(body)?;
         let prompt = prompt(fields.take("prompt"))?;
         for (name, neutral) in [("best_of", json!(1)), ("echo", json!(false)), ("suffix", json!(""))] {
@@ -76,12 +76,12 @@ impl Completion {
             None | Some(Value::Bool(false)) => None,
             Some(count) => Some(read_integer("logprobs", &count, 0..=MOST_LIKELIEST)?),
         };
-        Ok(Self { prompt, common: Common::read(fields, max_tokens, likeliest)? })
+        Ok(Self { prompt, common: Common::read(fields, defaults, max_tokens, likeliest)? })
     }
 }
 
 impl Chat {
-    pub(super) fn parse(body: &[u8]) -> Result<Self, ApiError> {
+    pub(super) fn parse(body: &[u8], defaults: &SamplingDefaults) -> Result<Self, ApiError> {
         let mut fields = Fields::parse(body)?;
         let conversation = conversation::read(&mut fields)?;
         for (name, neutral) in
@@ -97,19 +97,25 @@ impl Chat {
             return Err(ApiError::invalid("top_logprobs needs logprobs.").param("top_logprobs"));
         }
         let likeliest = wants.then(|| likeliest.unwrap_or(0));
-        Ok(Self { conversation, common: Common::read(fields, max_tokens, likeliest)? })
+        Ok(Self { conversation, common: Common::read(fields, defaults, max_tokens, likeliest)? })
     }
 }
 
 impl Common {
     /// Reads the parameters that both endpoints have, and refuses any that remain.
-    fn read(mut fields: Fields, max_tokens: Option<u64>, likeliest: Option<u64>) -> Result<Self, ApiError> {
+    fn read(
+        mut fields: Fields,
+        defaults: &SamplingDefaults,
+        max_tokens: Option<u64>,
+        likeliest: Option<u64>,
+    ) -> Result<Self, ApiError> {
         let model = fields.text("model")?;
+        let number = |given: Option<f64>, default: Option<f32>| given.map(|x| x as f32).or(default).unwrap_or(1.0);
         let sampling = SamplingParameters {
-            temperature: fields.number("temperature", 0.0..=2.0)?.unwrap_or(1.0) as f32,
-            top_k: top_k(&mut fields)?,
+            temperature: number(fields.number("temperature", 0.0..=2.0)?, defaults.temperature),
+            top_k: top_k(&mut fields)?.or(defaults.top_k).unwrap_or(0),
             // 0 keeps the most likely token, as any small enough share does.
-            top_p: (fields.number("top_p", 0.0..=1.0)?.unwrap_or(1.0) as f32).max(f32::MIN_POSITIVE),
+            top_p: number(fields.number("top_p", 0.0..=1.0)?, defaults.top_p).max(f32::MIN_POSITIVE),
         };
         let seed = match fields.take("seed") {
             None => None,
@@ -156,11 +162,12 @@ impl Common {
 }
 
 /// Reads top-k, which OpenAI's API does not have. Other servers use this name, with −1 or 0 for all tokens.
-fn top_k(fields: &mut Fields) -> Result<u32, ApiError> {
+fn top_k(fields: &mut Fields) -> Result<Option<u32>, ApiError> {
     if fields.map.get("top_k").and_then(Value::as_i64) == Some(-1) {
         fields.map.remove("top_k");
+        return Ok(Some(0));
     }
-    Ok(fields.integer("top_k", 0..=u32::MAX.into())?.unwrap_or(0) as u32)
+    Ok(fields.integer("top_k", 0..=u32::MAX.into())?.map(|k| k as u32))
 }
 
 fn prompt(value: Option<Value>) -> Result<PromptInput, ApiError> {
@@ -202,11 +209,15 @@ mod tests {
     use super::*;
 
     fn completion(extra: Value) -> Result<Completion, Value> {
+        completion_with(&SamplingDefaults::default(), extra)
+    }
+
+    fn completion_with(defaults: &SamplingDefaults, extra: Value) -> Result<Completion, Value> {
         let mut body = json!({ "model": "m", "prompt": "Once" });
         for (name, value) in extra.as_object().unwrap() {
             body[name] = value.clone();
         }
-        Completion::parse(body.to_string().as_bytes()).map_err(|error| error.body()["error"].clone())
+        Completion::parse(body.to_string().as_bytes(), defaults).map_err(|error| error.body()["error"].clone())
     }
 
     #[test]
@@ -231,6 +242,20 @@ mod tests {
         ] {
             assert_eq!(completion(json!({ "prompt": prompt })).unwrap().prompt, read);
         }
+    }
+
+    #[test]
+    fn the_models_sampling_applies_where_a_request_gives_none() {
+        let defaults = SamplingDefaults { temperature: Some(0.6), top_k: Some(20), top_p: Some(0.95) };
+        let sampling = |extra: Value| {
+            let SamplingParameters { temperature, top_k, top_p } =
+                completion_with(&defaults, extra).unwrap().common.sampling;
+            (temperature, top_k, top_p)
+        };
+        assert_eq!(sampling(json!({})), (0.6, 20, 0.95));
+        assert_eq!(sampling(json!({ "temperature": null, "top_k": 3 })), (0.6, 3, 0.95));
+        assert_eq!(sampling(json!({ "temperature": 1, "top_k": -1, "top_p": 1 })), (1.0, 0, 1.0));
+        assert_eq!(sampling(json!({ "temperature": 0, "top_k": 0 })), (0.0, 0, 0.95));
     }
 
     #[test]
@@ -281,7 +306,7 @@ mod tests {
             assert!(error["message"].as_str().unwrap().contains(name), "{error}");
         }
         for body in ["", "[]", "{\"prompt\": \"a\"", "{\"prompt\": \"\u{1}\"}"] {
-            assert!(Completion::parse(body.as_bytes()).is_err(), "{body}");
+            assert!(Completion::parse(body.as_bytes(), &SamplingDefaults::default()).is_err(), "{body}");
         }
     }
 }

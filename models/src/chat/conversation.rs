@@ -19,6 +19,61 @@ pub struct Conversation {
     /// Tools that the assistant may call. If empty, the template's `tools` is none.
     #[serde(default)]
     pub tools: Vec<Tool>,
+    /// Further variables of the template, such as `enable_thinking`.
+    #[serde(default, rename = "chat_template_kwargs", skip_serializing_if = "TemplateVariables::is_empty")]
+    pub variables: TemplateVariables,
+}
+
+/// Further variables of a chat template, by name. transformers calls them `chat_template_kwargs`. A template that does
+/// not read a variable ignores it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(try_from = "Map<String, Value>", into = "Map<String, Value>")]
+pub struct TemplateVariables(Map<String, Value>);
+
+/// Names of variables that the rest of a request determines.
+const RESERVED: [&str; 6] = ["messages", "tools", "add_generation_prompt", "bos_token", "eos_token", "now"];
+
+/// Reasons to reject an object as [`TemplateVariables`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum VariableError {
+    /// A name that the rest of the request determines.
+    #[error("the template variable {name} cannot be set: it follows from the rest of the request; leave it out")]
+    Reserved {
+        /// Name of the variable.
+        name: String,
+    },
+}
+
+impl TemplateVariables {
+    /// Returns whether there are no variables.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Value of a variable, if it is set.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.0.get(name)
+    }
+}
+
+impl TryFrom<Map<String, Value>> for TemplateVariables {
+    type Error = VariableError;
+
+    fn try_from(variables: Map<String, Value>) -> Result<Self, VariableError> {
+        match RESERVED.iter().find(|&&name| variables.contains_key(name)) {
+            Some(&name) => Err(VariableError::Reserved { name: name.to_owned() }),
+            None => Ok(Self(variables)),
+        }
+    }
+}
+
+impl From<TemplateVariables> for Map<String, Value> {
+    fn from(variables: TemplateVariables) -> Self {
+        variables.0
+    }
 }
 
 /// One message of a conversation: its `role`, usually a `content`, and other keys that templates read, such as the
@@ -134,11 +189,12 @@ fn read_arguments(call: &mut Map<String, Value>) {
 }
 
 impl Conversation {
-    /// Returns the conversation with `change` applied to every string, keys included.
+    /// Returns the conversation with `change` applied to every string, keys included; names of variables stay.
     pub(super) fn map(&self, change: &impl Fn(&str) -> String) -> Self {
         let messages = self.messages.iter().map(|message| Message { fields: map_object(&message.fields, change) });
         let tools = self.tools.iter().map(|tool| map_object(tool, change));
-        Self { messages: messages.collect(), tools: tools.collect() }
+        let variables = self.variables.0.iter().map(|(name, value)| (name.clone(), map_value(value, change)));
+        Self { messages: messages.collect(), tools: tools.collect(), variables: TemplateVariables(variables.collect()) }
     }
 }
 
@@ -219,9 +275,23 @@ mod tests {
             "tool_calls": [{ "function": { "name": "a", "arguments": "{\"\\u0061\": \"a\"}" } }],
         }));
         let tools = vec![json!({ "description": "a" }).as_object().unwrap().clone()];
-        let changed = Conversation { messages: vec![message.unwrap()], tools }.map(&|text| text.replace('a', "-"));
+        let variables = json!({ "x": ["a"] }).as_object().unwrap().clone().try_into().unwrap();
+        let conversation = Conversation { messages: vec![message.unwrap()], tools, variables };
+        let changed = conversation.map(&|text| text.replace('a', "-"));
         let text = serde_json::to_string(&changed).unwrap();
-        assert!(!text.replace("messages", "").contains('a'), "{text}");
-        assert_eq!(text.matches("\"-\"").count(), 8, "{text}");
+        assert!(!text.replace("messages", "").replace("chat_template_kwargs", "").contains('a'), "{text}");
+        assert_eq!(text.matches("\"-\"").count(), 9, "{text}");
+    }
+
+    #[test]
+    fn variables_leave_the_requests_own_names_alone() {
+        let read = |json: Value| TemplateVariables::try_from(json.as_object().unwrap().clone());
+        let variables = read(json!({ "enable_thinking": false, "b": null, "a": [1] })).unwrap();
+        assert_eq!(serde_json::to_string(&variables).unwrap(), r#"{"enable_thinking":false,"b":null,"a":[1]}"#);
+        for name in ["messages", "tools", "add_generation_prompt", "bos_token", "eos_token"] {
+            let error = read(json!({ "a": 1, name: null })).unwrap_err();
+            assert_eq!(error, VariableError::Reserved { name: name.to_owned() });
+            assert!(error.to_string().contains(name) && error.to_string().ends_with("leave it out"), "{error}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 use super::{
     block::{Block, Position},
     draft_vocabulary::DraftVocabulary,
+    recommended::RecommendedSampling,
     rotary::{RopeScaling, Rotary},
 };
 use crate::error::{LoadError, invalid};
@@ -43,6 +44,8 @@ pub struct ModelConfig {
     pub tied_embeddings: bool,
     /// Jinja chat template in a GGUF file, if it has one.
     pub chat_template: Option<String>,
+    /// Sampling that the model's files recommend.
+    pub sampling: RecommendedSampling,
 }
 
 impl ModelConfig {

@@ -6,6 +6,7 @@ use super::{
     draft_vocabulary::DraftVocabulary,
     gguf_settings::{CHAT_TEMPLATE, Metadata, Settings, Value},
     kind::Family,
+    recommended::RecommendedSampling,
     spelling::Spelling,
     weights::{Container, WeightName},
 };
@@ -86,6 +87,7 @@ impl ModelConfig {
                 Some(Value::Text(template)) => Some(template.clone()),
                 _ => None,
             },
+            sampling: RecommendedSampling::from_gguf(|name| settings.number(&format!("general.sampling.{name}"))),
         };
         for key in ["eos_token_id", "eot_token_id", "eom_token_id"] {
             let id = settings.token(&format!("tokenizer.ggml.{key}"))?;

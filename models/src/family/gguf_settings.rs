@@ -72,6 +72,16 @@ impl<'m> Settings<'m> {
         self.values.get(key)
     }
 
+    /// Number under a key that all architectures share, if it is one.
+    pub(super) fn number(&self, key: &str) -> Option<f64> {
+        match *self.shared(key)? {
+            Value::Unsigned(n) => Some(n as f64),
+            Value::Signed(n) => Some(n as f64),
+            Value::Float(x) => Some(x),
+            Value::Bool(_) | Value::Text(_) | Value::Skipped => None,
+        }
+    }
+
     /// Value of one of the architecture's own keys, which counts as read.
     pub(super) fn get(&self, key: &str) -> Option<&'m Value> {
         let key = self.key(key);

@@ -9,6 +9,7 @@ use super::{
     draft_vocabulary::DraftVocabulary,
     keys::{Keys, unsupported},
     kind::{Defaults, Family},
+    recommended::RecommendedSampling,
     rope_parameters::{RopeParameters, RotaryWithContext, Start},
     spelling::Spelling,
 };
@@ -46,6 +47,7 @@ impl ModelConfig {
             eos_token_ids: keys.get::<OneOrMany>("eos_token_id")?.map_or(Ok(Vec::new()), OneOrMany::tokens)?,
             tied_embeddings: keys.get("tie_word_embeddings")?.unwrap_or(tied),
             chat_template: None,
+            sampling: RecommendedSampling::default(),
         };
         // Family code below computes with the shape, so check it first.
         config.validate()?;

@@ -27,6 +27,7 @@ pub(crate) mod gguf_settings;
 mod hugging_face;
 mod keys;
 mod kind;
+pub(crate) mod recommended;
 mod rope_parameters;
 pub(crate) mod rotary;
 pub(crate) mod spelling;

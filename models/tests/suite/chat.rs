@@ -55,7 +55,7 @@ fn conversations_of_openais_clients_render_the_same() {
     let golden = golden();
     let mut changed = 0;
     for case in &golden.cases {
-        let Conversation { messages, tools } = case.conversation.clone();
+        let Conversation { messages, tools, .. } = case.conversation.clone();
         let as_sent = |message: Message| {
             let mut fields = Map::from(message);
             if let Some(Value::String(text)) = fields.get("content") {
@@ -68,7 +68,8 @@ fn conversations_of_openais_clients_render_the_same() {
             }
             Message::try_from(fields).unwrap()
         };
-        let sent = Conversation { messages: messages.into_iter().map(as_sent).collect(), tools };
+        let sent =
+            Conversation { messages: messages.into_iter().map(as_sent).collect(), tools, ..Conversation::default() };
         assert_eq!(sent, case.conversation);
         assert_eq!(case.render(&sent, golden.now).ok(), case.expected, "{}", case.name);
     }

@@ -1,6 +1,6 @@
 // The shapes of OpenAI's API that are taken and given. A test holds them against the types of the package `openai`.
 
-import type { Message, Tool } from './edge.js';
+import type { Message, TemplateVariables, Tool } from './edge.js';
 
 /** Parameters that both kinds of completion have. */
 export interface CompletionOptions {
@@ -43,6 +43,10 @@ export interface ChatCompletionParams extends CompletionOptions {
   tool_choice?: 'auto' | 'none' | null;
   /** Accepted if true, and without `tools` also if false. */
   parallel_tool_calls?: boolean;
+  /** Further variables of the chat template, which OpenAI's API does not have; vLLM's name. */
+  chat_template_kwargs?: TemplateVariables | null;
+  /** The variable `enable_thinking` of the chat template. */
+  enable_thinking?: boolean | null;
   /** The form of the answer, which is text. */
   response_format?: { type: 'text' } | null;
   /** Most tokens of the answer; up to the context length if not given. */

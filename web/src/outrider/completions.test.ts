@@ -179,6 +179,21 @@ test('parameters whose value changes nothing are taken, as by the server', async
   );
 });
 
+test('variables of the chat template are handed on, with enable_thinking among them', async () => {
+  const said = writer([]);
+  const chats = new ChatCompletions(said);
+  for (const more of [
+    ...[{}, { chat_template_kwargs: { a: 1 } }, { enable_thinking: false }],
+    { chat_template_kwargs: { a: 1, enable_thinking: false }, enable_thinking: false },
+  ]) {
+    await chats.create({ messages, ...more });
+  }
+  const seen = said.asked.map(({ options }) => options.chatTemplateKwargs);
+  expect(seen).toEqual([{}, { a: 1 }, { enable_thinking: false }, { a: 1, enable_thinking: false }]);
+  const other = { chat_template_kwargs: { enable_thinking: true }, enable_thinking: false };
+  await expect(chats.create({ messages, ...other })).rejects.toThrow('the same as in chat_template_kwargs');
+});
+
 test('leaving a stream early, or its controller, stops the generation', async () => {
   const stop = vi.fn();
   const running = new Generation({} as never, stop);

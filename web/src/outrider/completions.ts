@@ -14,7 +14,7 @@ import type {
   TokenLogprob,
   TopLogprob,
 } from './completions-types.js';
-import type { Finish, Piece, Prompt, Summary, Token } from './edge.js';
+import type { Finish, Piece, Prompt, Summary, TemplateVariables, Token } from './edge.js';
 import { invalidOption, OutriderError } from './errors.js';
 import type { Generation } from './generation.js';
 import type { GenerateOptions } from './options.js';
@@ -63,7 +63,7 @@ const commonNames = ['model', 'stream', 'stream_options', 'stop', 'temperature',
 const completionNames = [...commonNames, 'prompt', 'max_tokens'];
 const chatNames = [
   ...[...commonNames, 'messages', 'tools', 'tool_choice', 'max_completion_tokens', 'max_tokens'],
-  ...['logprobs', 'top_logprobs'],
+  ...['logprobs', 'top_logprobs', 'chat_template_kwargs', 'enable_thinking'],
 ];
 
 /** The parameters that this package reads; those that are null or undefined count as not given. */
@@ -182,6 +182,7 @@ export class ChatCompletions {
     const generation = this.#writer.generate(messages, {
       ...commonOptions(given, most, ranges),
       ...(choice === 'auto' && { tools }),
+      chatTemplateKwargs: variablesOf(given),
       evidence: likeliest !== null,
       signal,
     });
@@ -286,6 +287,15 @@ function topLogprobs({ logprobs, top_logprobs: top }: ChatCompletionParams): num
   const count = top ?? 0;
   if (Number.isInteger(count) && count >= 0 && count <= MOST_TOP_LOGPROBS) return count;
   throw invalidOption(`top_logprobs must be from 0 to ${MOST_TOP_LOGPROBS}`);
+}
+
+function variablesOf(params: ChatCompletionParams): TemplateVariables {
+  const { chat_template_kwargs: variables, enable_thinking: thinking } = params;
+  if (thinking == null) return variables ?? {};
+  if (typeof thinking !== 'boolean') throw invalidOption('enable_thinking must be true or false');
+  const other = variables?.['enable_thinking'] ?? thinking;
+  if (other !== thinking) throw invalidOption('enable_thinking must be the same as in chat_template_kwargs');
+  return { ...variables, enable_thinking: thinking };
 }
 
 function includesUsage({ stream_options: options }: CompletionOptions): boolean {

@@ -162,6 +162,9 @@ export interface Message {
   name?: string;
 }
 
+/** Further variables of a chat template, such as `{ enable_thinking: false }`. It ignores those it does not read. */
+export type TemplateVariables = Readonly<Record<string, unknown>>;
+
 /** A part of a message's content; the model sees all parts as one text. */
 export interface TextPart {
   type: 'text';
@@ -202,6 +205,7 @@ export type GenerateRequest = RequestNumbers &
   Record<keyof ParameterOptions, number | null> & {
     prompt: Prompt;
     tools: readonly Tool[];
+    chatTemplateKwargs: TemplateVariables;
     stop: readonly string[];
     evidence: boolean;
     mode: Mode;
@@ -222,7 +226,7 @@ export interface Edge {
     onLine: (event: LineEvent) => void,
   ): Promise<Summary>;
   /** The ids of a prompt, as `generate` reads it. */
-  tokenize(prompt: Prompt, tools: readonly Tool[]): Uint32Array;
+  tokenize(prompt: Prompt, tools: readonly Tool[], chatTemplateKwargs: TemplateVariables): Uint32Array;
   /** The text of ids; special tokens give none. */
   detokenize(ids: Uint32Array): string;
   stop(): void;

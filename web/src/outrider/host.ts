@@ -141,7 +141,7 @@ export class EdgeHost {
       const answer: Answer =
         question.about === 'text'
           ? this.#edge.detokenize(Uint32Array.from(question.ids))
-          : Array.from(this.#edge.tokenize(question.prompt, question.tools));
+          : Array.from(this.#edge.tokenize(question.prompt, question.tools, question.chatTemplateKwargs));
       post({ type: 'answer', id, answer });
     } catch (thrown) {
       const error = describe(thrown);

@@ -31,6 +31,7 @@ export type {
   TextPart,
   Token,
   TokenEvidence,
+  TemplateVariables,
   Tool,
   ToolCall,
   WayRecord,
@@ -41,7 +42,7 @@ export type { OutriderErrorCode } from './errors.js';
 export type { Generation, SuspendedGeneration } from './generation.js';
 export type { LoadProgress } from './messages.js';
 export { openLink, reasonAgainst } from './options.js';
-export type { GenerateOptions } from './options.js';
+export type { ConversationOptions, GenerateOptions } from './options.js';
 export { Outrider } from './outrider.js';
 export type { WritingMode } from './outrider.js';
 export type { ConnectionEvent, LoadOptions } from './load-options.js';

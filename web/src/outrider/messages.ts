@@ -12,6 +12,7 @@ import type {
   Round,
   SessionInfo,
   Summary,
+  TemplateVariables,
   Tool,
 } from './edge.js';
 import type { PlainError } from './errors.js';
@@ -42,7 +43,8 @@ export type LoadProgress =
 
 /** A question to the tokenizer. */
 export type Question =
-  { about: 'text'; ids: readonly number[] } | { about: 'ids'; prompt: Prompt; tools: readonly Tool[] };
+  | { about: 'text'; ids: readonly number[] }
+  | { about: 'ids'; prompt: Prompt; tools: readonly Tool[]; chatTemplateKwargs: TemplateVariables };
 
 /** The tokenizer's answer: a text, or ids. */
 export type Answer = string | number[];

@@ -26,7 +26,7 @@ test('every default is inside its range', () => {
 
 test('a request has every field, whatever the scheme', () => {
   const fields = [
-    ...['prompt', 'tools', 'stop', 'evidence', 'mode'],
+    ...['prompt', 'tools', 'chatTemplateKwargs', 'stop', 'evidence', 'mode'],
     ...Object.keys(generationDefaults),
     ...Object.keys(choiceDefaults),
     ...Object.entries(policyOptions).flatMap(([option, { parameter }]) => [option, parameter]),
@@ -36,7 +36,7 @@ test('a request has every field, whatever the scheme', () => {
     const request = resolve({ scheme });
     expect(Object.keys(request).sort()).toEqual(fields);
     expect(request).toMatchObject({
-      ...{ prompt: 'p', tools: [], mode: 'speculative' },
+      ...{ prompt: 'p', tools: [], chatTemplateKwargs: {}, mode: 'speculative' },
       ...generationDefaults,
       ...choiceDefaults,
       scheme,
@@ -108,6 +108,18 @@ test('a prompt is a text or a conversation', () => {
     ...[withCalls([]), withCalls({}), withCalls(['f']), withCalls([{ function: { name: 'f' } }])],
   ]) {
     expect(() => resolved(wrong)).toThrow(expect.objectContaining({ code: 'invalid-option' }));
+  }
+});
+
+test('variables of the chat template are an object without reserved names', () => {
+  const resolved = (chatTemplateKwargs: unknown) =>
+    resolveRequest([{ role: 'user', content: 'a' }], { chatTemplateKwargs } as GenerateOptions, generationRanges, heads)
+      .chatTemplateKwargs;
+  expect(resolved(undefined)).toEqual({});
+  expect(resolved({ enable_thinking: false, a: [1] })).toEqual({ enable_thinking: false, a: [1] });
+  expect(() => resolved([])).toThrow('must be an object');
+  for (const name of ['messages', 'tools', 'add_generation_prompt', 'bos_token', 'eos_token']) {
+    expect(() => resolved({ [name]: null })).toThrow(`cannot have ${name}`);
   }
 });
 

@@ -1,12 +1,22 @@
 import { names } from './choices.js';
 import type { NameOptions, NumberOptions, ParameterOptions } from './choices.js';
-import type { GenerateRequest, Link, Mode, ModelInfo, Prompt, RequestNumbers, SessionInfo, Tool } from './edge.js';
+import type {
+  GenerateRequest,
+  Link,
+  Mode,
+  ModelInfo,
+  Prompt,
+  RequestNumbers,
+  SessionInfo,
+  TemplateVariables,
+  Tool,
+} from './edge.js';
 import { invalidOption } from './errors.js';
 import { policyNamed, reasonAgainstPolicy } from './policies.js';
 import type { Heads } from './policies.js';
 import { choiceDefaults, generationDefaults, generationRanges, policyDefaults, policyOptions } from './tables.js';
 import type { ChoiceOption, Choices, NumberOption, PolicyOption, Range } from './tables.js';
-import { checkedPrompt, checkedStops, checkedTools, refuseUnknown } from './validation.js';
+import { checkedPrompt, checkedStops, checkedTools, checkedVariables, refuseUnknown } from './validation.js';
 
 /** Options of a generation. Each has a default; see {@link generationDefaults} and {@link generationRanges}. */
 export interface GenerateOptions extends NameOptions, ParameterOptions, NumberOptions {
@@ -28,6 +38,8 @@ export interface GenerateOptions extends NameOptions, ParameterOptions, NumberOp
    * model's own form, mostly `<tool_call>…</tool_call>`.
    */
   tools?: readonly Tool[];
+  /** Further variables of the chat template, such as `{ enable_thinking: false }`. */
+  chatTemplateKwargs?: TemplateVariables;
   /**
    * Ends the text before this string, or the first of these, wherever tokens begin in it; `finish` is then `stop`. A token
    * waits while its text may belong to such a string.
@@ -43,6 +55,9 @@ export interface GenerateOptions extends NameOptions, ParameterOptions, NumberOp
   /** Stops the generation; it then ends quietly, with `finish: 'cancelled'`, as after {@link Generation.stop}. */
   signal?: AbortSignal;
 }
+
+/** Options that shape the prompt of a conversation. */
+export type ConversationOptions = Pick<GenerateOptions, 'tools' | 'chatTemplateKwargs'>;
 
 /** Narrows {@link generationRanges} to what this draft and this server can do. */
 export function rangesFor(model: ModelInfo, session: SessionInfo): Record<NumberOption, Range> {
@@ -82,7 +97,7 @@ export function reasonAgainst(value: number, range: Range): string | null {
 type OtherOption = Exclude<keyof GenerateOptions, NumberOption | ChoiceOption | PolicyOption | keyof ParameterOptions>;
 const others: Record<OtherOption, true> = {
   ...{ mode: true, adaptiveMode: true, compareSchemes: true, evidence: true, stop: true, tools: true },
-  signal: true,
+  ...{ chatTemplateKwargs: true, signal: true },
 };
 const known = [
   ...Object.keys(generationDefaults),
@@ -101,6 +116,7 @@ export function resolveRequest(
   refuseUnknown(options, known, 'generate()');
   const resolved = checkedPrompt(prompt);
   const tools = checkedTools(options.tools ?? [], resolved);
+  const chatTemplateKwargs = checkedVariables(options.chatTemplateKwargs ?? {});
   const stop = checkedStops(options.stop ?? []);
   const flag = (option: 'adaptiveMode' | 'compareSchemes' | 'evidence'): boolean => {
     const { [option]: given = false } = options;
@@ -161,6 +177,7 @@ export function resolveRequest(
   return {
     prompt: resolved,
     tools,
+    chatTemplateKwargs,
     stop,
     evidence: flag('evidence'),
     mode,

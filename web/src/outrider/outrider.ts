@@ -1,6 +1,6 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 import type { EngineInfo, EngineRequest } from './builds.js';
-import type { Claim, GenerateRequest, LineEvent, Link, ModelInfo, Prompt, SessionInfo, Tool } from './edge.js';
+import type { Claim, GenerateRequest, LineEvent, Link, ModelInfo, Prompt, SessionInfo } from './edge.js';
 import { OutriderError, revive } from './errors.js';
 import { startWorker } from './files.js';
 import { emptySummary, Generation } from './generation.js';
@@ -10,14 +10,14 @@ import type { ConnectionEvent, LoadOptions } from './load-options.js';
 import type { Answer, FromWorker, LoadProgress, Question, Sources, ToWorker } from './messages.js';
 import { ChatCompletions, Completions } from './completions.js';
 import { checkLink, openLink, rangesFor, resolveRequest } from './options.js';
-import type { GenerateOptions } from './options.js';
+import type { ConversationOptions, GenerateOptions } from './options.js';
 import { Questions } from './questions.js';
 import { ServerAlone } from './server-alone.js';
 import { deleteFile, forgetFiles, listFiles } from './store.js';
 import type { KeptModel } from './store.js';
 import { policies } from './tables.js';
 import type { NumberOption, Policies, Range } from './tables.js';
-import { checkedIds, checkedPrompt, checkedState, checkedTools } from './validation.js';
+import { checkedIds, checkedPrompt, checkedState, checkedTools, checkedVariables } from './validation.js';
 
 // Browsers without `await using` may lack the symbol, and do not ask for it.
 const asyncDispose: typeof Symbol.asyncDispose = Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose');
@@ -212,9 +212,11 @@ export class Outrider {
    * Returns the ids of a prompt as {@link Outrider.generate} reads it, with the tokens that begin a text and those of the
    * conversation's form. `summary.promptTokenIds` will be the same.
    */
-  async tokenize(prompt: Prompt, { tools = [] }: { tools?: readonly Tool[] } = {}): Promise<number[]> {
+  async tokenize(prompt: Prompt, options: ConversationOptions = {}): Promise<number[]> {
     const checked = checkedPrompt(prompt);
-    const answer = await this.#ask({ about: 'ids', prompt: checked, tools: checkedTools(tools, checked) });
+    const tools = checkedTools(options.tools ?? [], checked);
+    const chatTemplateKwargs = checkedVariables(options.chatTemplateKwargs ?? {});
+    const answer = await this.#ask({ about: 'ids', prompt: checked, tools, chatTemplateKwargs });
     return answer as number[];
   }
 
@@ -224,7 +226,7 @@ export class Outrider {
   }
 
   /** Counts the tokens of a prompt, as {@link Outrider.tokenize} gives them. */
-  async countTokens(prompt: Prompt, options: { tools?: readonly Tool[] } = {}): Promise<number> {
+  async countTokens(prompt: Prompt, options: ConversationOptions = {}): Promise<number> {
     return (await this.tokenize(prompt, options)).length;
   }
 

@@ -81,12 +81,12 @@ test('a conversation with tools is asked of the other address, and its calls are
       { choices: [{ delta: {}, finish_reason: 'tool_calls' }] },
     );
   const tools = [{ type: 'function', function: { name: 'f' } }] as const;
-  const { pieces } = await outrider.generate([{ role: 'user', content: 'a' }], { tools, stop: 'z' }).summary;
+  const { pieces } = await outrider.generate([{ role: 'user', content: 'a' }], { tools, stop: 'z', chatTemplateKwargs: { a: 1 } }).summary;
   expect(pieces).toEqual([
     { type: 'text', text: 'So' },
     { type: 'call', name: 'f', arguments: '{}' },
   ]);
-  expect(bodies[0]).toMatchObject({ stop: ['z'], tools });
+  expect(bodies[0]).toMatchObject({ stop: ['z'], tools, chat_template_kwargs: { a: 1 } });
 });
 
 test('errors of the server have their codes', async () => {

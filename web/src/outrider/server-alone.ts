@@ -139,14 +139,18 @@ export class ServerAlone {
 
 /** Converts a request for the API. */
 function asked(request: GenerateRequest): { path: string; body: string } {
-  const { prompt, tools, stop, temperature, topP, topK, seed, maxNewTokens } = request;
+  const { prompt, tools, chatTemplateKwargs: variables, stop, temperature, topP, topK, seed, maxNewTokens } = request;
   const common = {
     ...{ temperature, top_p: topP, top_k: topK, seed, max_tokens: maxNewTokens },
     ...(stop.length > 0 && { stop }),
     ...{ stream: true, stream_options: { include_usage: true } },
   };
   if (typeof prompt === 'string') return { path: 'v1/completions', body: JSON.stringify({ prompt, ...common }) };
-  const body = { messages: prompt, ...(tools.length > 0 && { tools }), ...common };
+  const body = {
+    ...{ messages: prompt, ...(tools.length > 0 && { tools }) },
+    ...(Object.keys(variables).length > 0 && { chat_template_kwargs: variables }),
+    ...common,
+  };
   return { path: 'v1/chat/completions', body: JSON.stringify(body) };
 }
 

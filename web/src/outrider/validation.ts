@@ -2,7 +2,7 @@
 
 import { closest, distance } from 'fastest-levenshtein';
 import * as v from 'valibot';
-import type { Message, Prompt, Tool } from './edge.js';
+import type { Message, Prompt, TemplateVariables, Tool } from './edge.js';
 import { invalidOption } from './errors.js';
 import type { SuspendedGeneration } from './generation.js';
 
@@ -24,7 +24,7 @@ function inJson(value: unknown): unknown {
   try {
     return JSON.parse(JSON.stringify(value)) as unknown;
   } catch (cause) {
-    throw invalidOption('messages and tools must be JSON', { cause });
+    throw invalidOption('messages, tools and chatTemplateKwargs must be JSON', { cause });
   }
 }
 
@@ -70,6 +70,18 @@ export function checkedTools(tools: readonly Tool[], prompt: Prompt): readonly T
     throw invalidOption('tools need a conversation, not a text');
   }
   return given as readonly Tool[];
+}
+
+/** Names of a template's variables that the rest of a request determines. */
+const reserved = ['messages', 'tools', 'add_generation_prompt', 'bos_token', 'eos_token', 'now'];
+
+/** Checks variables of the chat template, and copies them. @throws {@link OutriderError} `invalid-option` */
+export function checkedVariables(variables: TemplateVariables): TemplateVariables {
+  const given = inJson(variables);
+  if (!v.is(anyObject, given)) throw invalidOption('chatTemplateKwargs must be an object');
+  const name = reserved.find((name) => Object.hasOwn(given, name));
+  if (name === undefined) return given;
+  throw invalidOption(`chatTemplateKwargs cannot have ${name}: it follows from the rest of the request`);
 }
 
 /** Most strings that stop a text, and most characters of one, which is the text that may wait. */

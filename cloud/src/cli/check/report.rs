@@ -6,6 +6,8 @@ use bytesize::ByteSize;
 use outrider_models::{Model, PAGE_TOKENS};
 use serde::Serialize;
 
+use super::timing::ROWS;
+
 /// Smallest speed-up that is worth a download.
 pub(super) const WORTH: f64 = 1.1;
 /// Longest round trip considered, in milliseconds.
@@ -16,12 +18,18 @@ const TAB_BYTES: u64 = 4 << 30;
 /// it).
 const MEMORY_OF_FILE: f64 = 1.3;
 
+/// Memory of a browser's process for a tab besides model and KV cache, in bytes: the browser itself, the engine's code
+/// and threads, and the tokenizer. With a draft of 94 MiB, Chromium's process takes 210 to 300 MiB besides.
+const ENGINE_BYTES: u64 = 300 << 20;
+/// Length in tokens of the text whose KV cache counts as the tab's memory.
+const TEXT: u64 = 1000;
+
 /// All results of the check.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
     pub draft: End,
-    pub target: End,
+    pub target: Target,
     /// Number of the tokenizer's tokens, whose distributions are compared.
     pub tokens: usize,
     pub tab: Tab,
@@ -48,14 +56,52 @@ pub(super) struct End {
     pub cache_bytes_per_thousand_tokens: u64,
 }
 
+/// The target of the check.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum Target {
+    /// A model on this machine.
+    Model(End),
+    /// An engine elsewhere, of which no more is known.
+    #[serde(rename_all = "camelCase")]
+    Engine { name: String, context_length: usize },
+}
+
+impl Target {
+    pub(super) fn context_length(&self) -> usize {
+        match self {
+            Self::Model(End { context_length, .. }) | Self::Engine { context_length, .. } => *context_length,
+        }
+    }
+}
+
+/// Time of a pass by its rows.
+#[derive(Debug, Serialize)]
+pub(super) struct RowPass {
+    pub rows: usize,
+    pub ms: f64,
+}
+
+impl RowPass {
+    pub(super) fn all(seconds: &[f64; ROWS.len()]) -> impl Iterator<Item = Self> {
+        ROWS.into_iter().zip(*seconds).map(|(rows, seconds)| Self { rows, ms: seconds * 1e3 })
+    }
+}
+
 /// Facts about drafting in a browser's tab.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Tab {
-    /// True if the file is GGUF, which browsers load.
-    pub is_gguf: bool,
+    /// True if the model can be sent as one file, which browsers load.
+    pub is_one_file: bool,
     /// Bound on the memory of the model, in bytes.
     pub model_bytes: u64,
+    /// Memory of the KV cache for a text of 1,000 tokens, or of the longest text if that is shorter, in bytes.
+    pub cache_bytes: u64,
+    /// Memory of the browser's process besides these, in bytes.
+    pub engine_bytes: u64,
+    /// Bound on the memory of the whole process, in bytes: the sum of these.
+    pub process_bytes: u64,
     /// Longest text whose KV cache fits beside the model, in tokens; 0 if the model does not fit.
     pub longest_text: u64,
 }
@@ -65,9 +111,21 @@ pub(super) struct Tab {
 pub(super) struct Measured {
     pub threads: usize,
     pub instruction_set: &'static str,
+    /// Time of a draft with the choice of its token, in milliseconds.
     pub draft_ms: f64,
+    /// Time of a pass of one row with the choice of its token, in milliseconds.
     pub pass_ms: f64,
+    /// Times of passes of more rows; empty for an engine elsewhere.
+    pub row_passes: Vec<RowPass>,
+    /// Time to encode and decode the frames of a round, in milliseconds.
+    pub frames_ms: f64,
+    /// Largest distance between the quartiles of a time, as a share of its median.
+    pub spread: f64,
+    /// False if the spread stayed large however often was timed: the machine is busy.
+    pub is_stable: bool,
     pub acceptance_rate: f64,
+    /// True if the acceptance rate is a lower bound, because the engine lists few tokens.
+    pub is_least: bool,
     /// Number of tokens over which the acceptance rate is the mean.
     pub tokens: usize,
     pub temperature: f32,
@@ -104,45 +162,85 @@ impl End {
 
 impl Tab {
     /// Computes the memory of a tab for texts of at most `context` tokens.
-    pub(super) fn new(draft: &End, context: usize, is_gguf: bool) -> Self {
+    pub(super) fn new(draft: &End, context: usize, is_one_file: bool) -> Self {
         let model_bytes = (draft.weight_bytes as f64 * MEMORY_OF_FILE) as u64;
         let room = TAB_BYTES.saturating_sub(model_bytes);
         let longest_text = (room * 1000 / draft.cache_bytes_per_thousand_tokens.max(1)).min(context as u64);
-        Self { is_gguf, model_bytes, longest_text }
+        let cache_bytes = draft.cache_bytes_per_thousand_tokens * longest_text.min(TEXT) / 1000;
+        let process_bytes = model_bytes + cache_bytes + ENGINE_BYTES;
+        Self { is_one_file, model_bytes, cache_bytes, engine_bytes: ENGINE_BYTES, process_bytes, longest_text }
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { draft, target, tokens, tab, measured, .. } = self;
-        for (end, what) in [(draft, "draft"), (target, "target")] {
+        let shape = |end: &End| {
             let End { name, layers, hidden_size, context_length, rows, .. } = end;
-            let shape = format!("{layers} layers of {hidden_size}, context {context_length}, {rows} rows");
-            writeln!(f, "{what:<30} {name}: {shape}")?;
+            format!("{name}: {layers} layers of {hidden_size}, context {context_length}, {rows} rows")
+        };
+        writeln!(f, "{:<30} {}", "draft", shape(draft))?;
+        match target {
+            Target::Model(end) => writeln!(f, "{:<30} {}", "target", shape(end))?,
+            Target::Engine { name, context_length } => {
+                writeln!(f, "{:<30} {name}: an engine elsewhere, context {context_length}", "target")?;
+            }
         }
         writeln!(f, "{:<30} yes: one tokenizer of {tokens} tokens", "they pair")?;
         let bytes = |bytes: u64| ByteSize(bytes).to_string();
-        let both = |f: &mut fmt::Formatter<'_>, what: &str, values: [u64; 2]| {
-            writeln!(f, "{what:<30} draft {}, target {}", bytes(values[0]), bytes(values[1]))
+        let both = |f: &mut fmt::Formatter<'_>, what: &str, value: fn(&End) -> u64| {
+            let of_target = match target {
+                Target::Model(end) => bytes(value(end)),
+                Target::Engine { .. } => "not known here".to_owned(),
+            };
+            writeln!(f, "{what:<30} draft {}, target {of_target}", bytes(value(draft)))
         };
-        both(f, "weights", [draft.weight_bytes, target.weight_bytes])?;
-        let caches = [draft.cache_bytes_per_thousand_tokens, target.cache_bytes_per_thousand_tokens];
-        both(f, "KV cache of 1000 tokens", caches)?;
+        both(f, "weights", |end| end.weight_bytes)?;
+        both(f, "KV cache of 1000 tokens", |end| end.cache_bytes_per_thousand_tokens)?;
         let most = bytes(tab.model_bytes);
-        let verdict = match (tab.is_gguf, tab.longest_text) {
-            (false, _) => "no: browsers load GGUF files".to_owned(),
+        let verdict = match (tab.is_one_file, tab.longest_text) {
+            (false, _) => "no: browsers load one file; `gguf-split --merge` makes it".to_owned(),
             (true, 0) => format!("no: it takes up to {most} of the 4 GiB that a tab has"),
-            (true, longest) => format!("yes, in at most {most}, with texts of up to {longest} tokens"),
+            (true, longest) => format!("yes, with texts of up to {longest} tokens"),
         };
         writeln!(f, "{:<30} {verdict}", "a tab can hold the draft")?;
+        let Tab { cache_bytes, engine_bytes, process_bytes, .. } = *tab;
+        let [cache, engine, process] = [cache_bytes, engine_bytes, process_bytes].map(bytes);
+        writeln!(
+            f,
+            "{:<30} up to {process}: weights {most}, KV cache {cache}, browser and engine {engine}",
+            "memory of the tab's process"
+        )?;
         let Measured { threads, instruction_set, draft_ms, pass_ms, .. } = measured;
         let here = format!("({instruction_set}, threads: {threads})");
-        writeln!(f, "{:<30} {pass_ms:.2} ms here {here}", "a pass of the target")?;
+        let Measured { row_passes, frames_ms, spread, is_stable, is_least, .. } = measured;
+        match target {
+            Target::Model(_) => {
+                let times: Vec<String> = row_passes.iter().map(|pass| format!("{:.2}", pass.ms)).collect();
+                let sizes: Vec<String> = row_passes.iter().map(|pass| pass.rows.to_string()).collect();
+                let (times, sizes) = (times.join(", "), sizes.join(", "));
+                writeln!(f, "{:<30} {times} ms for {sizes} rows here {here}", "a pass of the target")?;
+            }
+            Target::Engine { .. } => {
+                let what = "a token of the engine";
+                writeln!(f, "{what:<30} {pass_ms:.2} ms; what judged guesses add cannot be measured from here")?;
+            }
+        }
         writeln!(f, "{:<30} {draft_ms:.2} ms here; a browser is slower, see --draft-ms", "a draft")?;
+        writeln!(f, "{:<30} {frames_ms:.4} ms", "frames of a round")?;
+        if !is_stable {
+            writeln!(
+                f,
+                "{:<30} the machine is busy, times differ by {:.0} %: check again when it is idle",
+                "not reliable",
+                spread * 100.0
+            )?;
+        }
+        let least = if *is_least { "at least " } else { "" };
         let Measured { acceptance_rate, tokens, temperature, top_p, .. } = measured;
         writeln!(
             f,
-            "{:<30} {acceptance_rate:.3} over {tokens} tokens of text, at temperature {temperature} and top-p {top_p}",
+            "{:<30} {least}{acceptance_rate:.3} over {tokens} tokens of text, at temperature {temperature} and top-p {top_p}",
             "acceptance rate"
         )?;
         writeln!(

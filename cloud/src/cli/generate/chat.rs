@@ -7,7 +7,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use outrider_models::{ChatTemplate, Conversation, Message, Model, TextStream, Tokenizer, Tool};
+use outrider_models::{ChatTemplate, Conversation, Message, Model, TemplateVariables, TextStream, Tokenizer, Tool};
 use outrider_speculation::session::edge::Settings;
 
 use crate::{
@@ -23,6 +23,8 @@ pub(super) struct Opening {
     pub(super) system: Option<String>,
     /// Tools that the model may call.
     pub(super) tools: Vec<Tool>,
+    /// Further variables of the template.
+    pub(super) variables: TemplateVariables,
     /// First message of the user.
     pub(super) said: Option<String>,
 }
@@ -34,6 +36,11 @@ pub(super) fn tools(file: &Path) -> Result<Vec<Tool>, CommandError> {
     Ok(serde_json::from_slice(&json).map_err(|error| wrong(&error))?)
 }
 
+/// Parses further variables of the template from a JSON object.
+pub(super) fn variables(json: &str) -> Result<TemplateVariables, String> {
+    serde_json::from_str(json).map_err(|error| format!("it must be a JSON object: {error}"))
+}
+
 /// Answers the first message, then every line of standard input until its end. Both ends keep the tokens they have
 /// read, so each answer reads only new ones.
 pub(super) async fn converse(
@@ -42,9 +49,9 @@ pub(super) async fn converse(
     (draft, tokenizer): (&Model, &Tokenizer),
     settings: &Settings,
 ) -> Result<(), CommandError> {
-    let Opening { template, system, tools, mut said } = opening;
+    let Opening { template, system, tools, variables, mut said } = opening;
     let messages = system.iter().map(|text| Message::new("system", text)).collect();
-    let mut conversation = Conversation { messages, tools };
+    let mut conversation = Conversation { messages, tools, variables };
     loop {
         let Some(text) = said.take().map_or_else(ask, |text| Ok(Some(text)))? else { return Ok(()) };
         if text.trim().is_empty() {

@@ -26,6 +26,7 @@
 //! | `client`, `completion` | requests and responses over HTTP |
 //! | `stream`, `events` | a streamed text, over one request or several |
 //! | [`guesses`] | sending of guesses to the engine's workers |
+//! | `survey` | figures for `outrider check` |
 //! | `error` | errors |
 //!
 //! # Exactness
@@ -72,6 +73,7 @@ mod plan;
 mod shared;
 mod slot;
 mod stream;
+mod survey;
 
 pub use self::{
     error::GatewayError,
@@ -79,4 +81,5 @@ pub use self::{
     handle::Gateway,
     options::{EngineArgs, Way},
     slot::GatewaySlot,
+    survey::Survey,
 };

@@ -161,7 +161,7 @@ impl Description for EncoderDecoderConfig {
 
     /// Applies `generation_config.json`: the tokens that begin and end a text, as transformers does.
     fn amend(&mut self, file: Beside<'_>) -> Result<(), LoadError> {
-        let GenerationConfig { eos_token_id, decoder_start_token_id } = GenerationConfig::read(file)?;
+        let GenerationConfig { eos_token_id, decoder_start_token_id, .. } = GenerationConfig::read(file)?;
         if let Some(ids) = eos_token_id {
             self.eos_token_ids = ids.tokens()?;
         }

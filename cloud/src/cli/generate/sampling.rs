@@ -1,0 +1,134 @@
+//! Sampling parameters of `outrider generate`: arguments, then the target's recommendations, then fixed defaults.
+
+use std::time::Duration;
+
+use clap::Args;
+use outrider_codec::frame::SamplingParameters;
+use outrider_models::RecommendedSampling;
+use outrider_speculation::session::options::numbers::{NumberInfo, TEMPERATURE, TOP_K, TOP_P};
+use reqwest::{Client, Url};
+use serde::{Deserialize, Serialize};
+
+use crate::sampling::SamplingDefaults;
+
+/// Time limit for the server's description of itself.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Args, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SamplingArgs {
+    #[arg(long, value_name = "T", help = help(&TEMPERATURE))]
+    temperature: Option<f32>,
+    #[arg(long, value_name = "k", help = help(&TOP_K))]
+    top_k: Option<u32>,
+    #[arg(long, value_name = "p", help = help(&TOP_P))]
+    top_p: Option<f32>,
+}
+
+fn help(number: &NumberInfo) -> String {
+    format!("{} [default: the target's recommendation, or else {}]", number.explanation, number.default)
+}
+
+/// The part of `/v1/info` that is read here.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Info {
+    sampling: SamplingDefaults,
+}
+
+impl SamplingArgs {
+    /// Parameters of generations.
+    pub(super) fn parameters(&self) -> SamplingParameters {
+        SamplingParameters {
+            temperature: self.temperature.unwrap_or(TEMPERATURE.default as f32),
+            top_k: self.top_k.unwrap_or(TOP_K.default as u32),
+            top_p: self.top_p.unwrap_or(TOP_P.default as f32),
+        }
+    }
+
+    /// Takes recommendations of the target's files for parameters that were not given.
+    pub(super) fn follow(&mut self, recommended: &RecommendedSampling) {
+        if !recommended.ignored.is_empty() {
+            let ignored = recommended.ignored.join(", ");
+            tracing::warn!("the model's files recommend {ignored}, which is not supported and is ignored");
+        }
+        self.take(recommended.into());
+    }
+
+    /// Takes the defaults of a server for parameters that were not given. A server that does not tell them has none.
+    pub(super) async fn learn_from(&mut self, session: &str, token: Option<&str>) {
+        let is_complete = self.temperature.is_some() && self.top_k.is_some() && self.top_p.is_some();
+        if is_complete {
+            return;
+        }
+        if let Some(defaults) = described(session, token).await {
+            self.take(defaults);
+        }
+    }
+
+    fn take(&mut self, defaults: SamplingDefaults) {
+        let taken = SamplingDefaults {
+            temperature: defaults.temperature.filter(|_| self.temperature.is_none()),
+            top_k: defaults.top_k.filter(|_| self.top_k.is_none()),
+            top_p: defaults.top_p.filter(|_| self.top_p.is_none()),
+        };
+        if !taken.is_empty() {
+            tracing::warn!("sampling as the target recommends: {taken}; --temperature, --top-k and --top-p change it");
+        }
+        self.temperature = self.temperature.or(taken.temperature);
+        self.top_k = self.top_k.or(taken.top_k);
+        self.top_p = self.top_p.or(taken.top_p);
+    }
+
+    /// Sets parameters that are still open to their fixed defaults.
+    pub(super) fn complete(&mut self) -> SamplingParameters {
+        let parameters = self.parameters();
+        self.temperature = Some(parameters.temperature);
+        self.top_k = Some(parameters.top_k);
+        self.top_p = Some(parameters.top_p);
+        parameters
+    }
+}
+
+/// Sampling that the server with this session's address uses for requests that give none.
+async fn described(session: &str, token: Option<&str>) -> Option<SamplingDefaults> {
+    let request = Client::builder().timeout(TIMEOUT).build().ok()?.get(info_url(session)?);
+    let request = match token {
+        Some(token) => request.bearer_auth(token),
+        None => request,
+    };
+    let described = async { request.send().await?.error_for_status()?.json::<Info>().await }.await;
+    described
+        .inspect_err(|error| tracing::debug!(%error, "the server does not describe itself"))
+        .ok()
+        .map(|info| info.sampling)
+}
+
+/// Address of `/v1/info` beside a session's address.
+fn info_url(session: &str) -> Option<Url> {
+    let mut url = Url::parse(session).ok()?.join("v1/info").ok()?;
+    let scheme = if url.scheme() == "wss" { "https" } else { "http" };
+    url.set_scheme(scheme).ok()?;
+    Some(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_come_before_recommendations() {
+        let mut sampling = SamplingArgs { temperature: Some(0.0), top_k: None, top_p: None };
+        sampling.take(SamplingDefaults { temperature: Some(0.6), top_k: Some(20), top_p: None });
+        assert_eq!(sampling.complete(), SamplingParameters { temperature: 0.0, top_k: 20, top_p: 0.95 });
+        let json = serde_json::to_string(&sampling).unwrap();
+        assert_eq!(json, r#"{"temperature":0.0,"topK":20,"topP":0.95}"#);
+    }
+
+    #[test]
+    fn a_server_describes_itself_beside_its_sessions() {
+        let url = |session: &str| info_url(session).unwrap().to_string();
+        assert_eq!(url("ws://127.0.0.1:8787/session"), "http://127.0.0.1:8787/v1/info");
+        assert_eq!(url("wss://example.org/outrider/session?a=1"), "https://example.org/outrider/v1/info");
+    }
+}
