@@ -74,7 +74,9 @@ pub use family::{
     block::{Activation, Block, FeedForward, HeadNorm, Layers, Norm, NormPlaces, Position, RotaryScope, Window},
     config::ModelConfig,
     encoder_decoder::config::EncoderDecoderConfig,
+    ignored::ignore_settings,
     rotary::{RopeLayout, RopeScaling, Rotary},
+    table::check_model_type,
     weights::{LayerWeights, ModelWeights, WeightName, WeightSource},
 };
 pub use forward::{

@@ -9,6 +9,7 @@ use std::{
 use super::{
     block::Norm,
     config::ModelConfig,
+    ignored::is_ignored,
     rotary::{RopeLayout, RopeScaling, Rotary, Yarn},
 };
 use crate::error::{LoadError, invalid};
@@ -176,7 +177,7 @@ impl<'m> Settings<'m> {
         let read = self.read.borrow();
         let own = |key: &&String| {
             let rest = key.strip_prefix(self.architecture).and_then(|rest| rest.strip_prefix('.'));
-            rest.is_some_and(|rest| !WITHOUT_EFFECT.contains(&rest)) && !read.contains(*key)
+            rest.is_some_and(|rest| !WITHOUT_EFFECT.contains(&rest)) && !read.contains(*key) && !is_ignored(key)
         };
         // Smallest key, for a deterministic error.
         match self.values.keys().filter(own).min() {

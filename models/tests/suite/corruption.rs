@@ -159,7 +159,7 @@ fn settings_that_make_no_sense() {
         }
     }
     let other = altered(b"\x05\0\0\0\0\0\0\0llama", b"\x05\0\0\0\0\0\0\0mamba");
-    assert!(matches!(error(&other), LoadError::Unsupported { what: "architecture", found } if found == "mamba"));
+    assert!(matches!(error(&other), LoadError::UnknownFamily { what: "architecture", found, .. } if found == "mamba"));
 }
 
 #[test]
