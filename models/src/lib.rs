@@ -71,13 +71,15 @@ pub use container::{
 };
 pub use error::{EncodeError, LoadError, ModelError};
 pub use family::{
-    block::{Activation, Block, FeedForward, HeadNorm, Layers, Norm, NormPlaces, Position, RotaryScope, Window},
+    block::{
+        Activation, Block, Experts, FeedForward, HeadNorm, Layers, Norm, NormPlaces, Position, RotaryScope, Window,
+    },
     config::ModelConfig,
     encoder_decoder::config::EncoderDecoderConfig,
     ignored::ignore_settings,
     rotary::{RopeLayout, RopeScaling, Rotary},
     table::check_model_type,
-    weights::{LayerWeights, ModelWeights, WeightName, WeightSource},
+    weights::{ExpertWeights, LayerWeights, ModelWeights, WeightName, WeightSource},
 };
 pub use forward::{
     cache::{Chunk, HostPages, KvCache, PageSource, feed},

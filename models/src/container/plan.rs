@@ -135,13 +135,21 @@ impl Directory {
         let Some(entry) = self.tensors.get_mut(&name) else {
             return Err(LoadError::MissingTensor { name });
         };
-        let is_shared = self.spelling.shares(&weight, self.container);
+        let is_stacked = self.container == Container::Gguf && weight.is_of_expert();
+        let is_shared = is_stacked || self.spelling.shares(&weight, self.container);
         let is_transposed = self.container == Container::HuggingFace && self.spelling.is_transposed(&weight);
         let mut expected = match shape {
             Shape::Matrix { outputs, inputs } if is_transposed => vec![inputs, outputs],
             Shape::Matrix { outputs, inputs } | Shape::Columns { outputs, inputs, .. } => vec![outputs, inputs],
             Shape::Vector { len, .. } => vec![len],
         };
+        if is_stacked
+            && let [experts, outputs, inputs] = entry.shape[..]
+            && Some(outputs) == expected.first().map(|&outputs| outputs as u64)
+        {
+            // The experts' matrices follow each other.
+            entry.shape = vec![experts.saturating_mul(outputs), inputs];
+        }
         let along = usize::from(is_transposed && expected.len() == 2);
         let outputs = expected[along];
         let stored = entry.shape.get(along).copied().unwrap_or(0);

@@ -7,11 +7,13 @@ use super::{
 use crate::error::LoadError;
 
 /// All decoder-only families.
-const FAMILIES: [&Family; 15] = [
+const FAMILIES: [&Family; 17] = [
     &llama::LLAMA,
     &mistral::MISTRAL,
+    &mistral::MIXTRAL,
     &qwen::QWEN2,
     &qwen::QWEN3,
+    &qwen::QWEN3_MOE,
     &gemma::GEMMA,
     &gemma::GEMMA2,
     &gemma::GEMMA3,

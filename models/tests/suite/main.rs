@@ -10,6 +10,7 @@ mod branches;
 mod chat;
 mod corruption;
 mod encoder_decoder;
+mod experts;
 mod family;
 mod fixture;
 mod golden;

@@ -85,7 +85,7 @@ fn every_pre_tokenizer_gives_the_ids_of_its_tokenizer_json() {
     let pairs: Vec<Vec<&str>> = merges.iter().map(|merge| merge.split(' ').collect()).collect();
     for (name, sections) in published {
         let reference = json!({
-            "version": "1.0", "added_tokens": [], "decoder": { "type": "ByteLevel" },
+            "version": "1.0", "added_tokens": [], "decoder": null,
             "normalizer": sections["normalizer"], "pre_tokenizer": sections["pre_tokenizer"],
             "model": { "type": "BPE", "vocab": vocab, "merges": pairs, "ignore_merges": sections["ignore_merges"] },
         });
@@ -106,4 +106,17 @@ fn an_unknown_pre_tokenizer_is_refused_by_name() {
     assert!(matches!(found, LoadError::NoTokenizer { .. }));
     let message = found.to_string();
     assert!(message.contains("of-next-year") && message.contains("tokenizer.json"), "{message}");
+}
+
+/// A tokenizer would not help.
+#[test]
+fn an_unsupported_architecture_is_reported_before_a_missing_tokenizer() {
+    let file = Gguf::default()
+        .text("general.architecture", "mamba")
+        .text("tokenizer.ggml.model", "gpt2")
+        .text("tokenizer.ggml.pre", "of-next-year")
+        .texts("tokenizer.ggml.tokens", &["a".to_owned()])
+        .finish();
+    let found = GgufVocabulary::read(&mut &file[..]).unwrap_err();
+    assert!(matches!(&found, LoadError::UnknownFamily { found, .. } if found == "mamba"), "{found}");
 }
