@@ -11,7 +11,7 @@ use std::{
 use outrider_codec::frame::{Limits, MAX_DRAFT_TOKENS};
 use outrider_models::{
     HeadsError, HeadsFile, LinearHead, LoadError, Model, ModelConfig, StoredModel, Tokenizer, checkpoint_in_one_file,
-    gguf_part_names,
+    gguf_part_names, ignore_settings,
 };
 use outrider_speculation::{
     draft::heads::{Head, HeadError, Heads},
@@ -60,6 +60,11 @@ pub struct PairPaths {
     /// Heads trained on the draft's hidden state (train-gate writes them); without this, a draft given by path has none
     #[arg(long, value_name = "PATH")]
     pub heads: Option<PathBuf>,
+    /// Load models although they have this setting, which is not known here; can be given several times
+    ///
+    /// An unknown setting is refused because it may change the computation. The refusal names it.
+    #[arg(long, value_name = "KEY")]
+    pub ignore_setting: Vec<String>,
 }
 
 /// Reason why a model or tokenizer cannot be loaded.
@@ -136,11 +141,13 @@ pub enum PairError {
 }
 
 impl PairPaths {
-    /// Replaces names on the hub by paths in the cache, and downloads missing files.
+    /// Replaces names on the hub by paths in the cache, and downloads missing files. From here on, models are loaded
+    /// although they have the settings to be ignored.
     ///
     /// # Errors
     /// If a name is malformed, or its model cannot be downloaded.
     pub async fn fetch(&mut self) -> Result<(), HubError> {
+        ignore_settings(&self.ignore_setting);
         for path in [&mut self.draft, &mut self.target].into_iter().flatten() {
             if let Some(name) = HubName::of(path)? {
                 *path = name.fetch().await?;

@@ -6,8 +6,8 @@ use candle_nn::{
     rotary_emb::{rope, rope_i},
 };
 use outrider_models::{
-    Activation, Chunk, ElementType, FeedForward, KvCache, LayerWeights, ModelConfig, Norm, Position, RopeLayout,
-    Rotary, RotaryScope, StoredMatrix, StoredModel, feed,
+    Activation, Chunk, ElementType, FeedForward, KvCache, LayerWeights, LoadError, ModelConfig, Norm, Position,
+    RopeLayout, Rotary, RotaryScope, StoredMatrix, StoredModel, feed,
 };
 
 use crate::{
@@ -424,7 +424,11 @@ impl Layer {
             true => vec![vector(layer.gate_bias)?, vector(layer.up_bias)?],
             false => vec![vector(layer.up_bias)?],
         };
-        let widening: Vec<StoredMatrix> = layer.gate.into_iter().chain([layer.up]).collect();
+        let (Some(up), Some(down)) = (layer.up, layer.down) else {
+            let found = format!("a mixture of {} experts", layer.experts.len());
+            return Err(LoadError::Unsupported { what: "on this device,", found }.into());
+        };
+        let widening: Vec<StoredMatrix> = layer.gate.into_iter().chain([up]).collect();
         Ok(Self {
             attention_norm: scales(layer.attention_norm, layer.attention_norm_bias)?,
             query_key_value: Projections::load(
@@ -440,7 +444,7 @@ impl Layer {
             feed_forward_norm: scales(layer.feed_forward_norm, layer.feed_forward_norm_bias)?,
             widening: Projections::load("a block's gate and up", widening, device)?,
             widening_biases,
-            down: Matrix::load("a block's down", layer.down, device)?,
+            down: Matrix::load("a block's down", down, device)?,
             down_bias: vector(layer.down_bias)?,
             after_feed_forward_norm: vector(layer.after_feed_forward_norm)?,
         })

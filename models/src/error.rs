@@ -168,6 +168,18 @@ pub enum LoadError {
         /// Value found in the file.
         found: String,
     },
+    /// A model of no family here.
+    #[error(
+        "{what} {found} is not supported; supported are {supported}. A target of another family can be served by vLLM: --target vllm:URL"
+    )]
+    UnknownFamily {
+        /// Setting that names the family.
+        what: &'static str,
+        /// Value found in the file.
+        found: String,
+        /// Supported values, separated by commas.
+        supported: String,
+    },
     /// The model is an encoder-decoder, which [`Model`](crate::Model) cannot load.
     #[error(
         "{found} is an encoder-decoder: EncoderDecoder::open loads it, Model::open loads models without an encoder"
@@ -177,7 +189,9 @@ pub enum LoadError {
         found: String,
     },
     /// A setting that this crate does not know. It is rejected because it may change the computation.
-    #[error("setting {key} = {found} is not known here; ignoring it could give wrong logits")]
+    #[error(
+        "setting {key} = {found} is not known here; ignoring it could give wrong logits: if it is known to change nothing, `--ignore-setting {key}` loads the model without it"
+    )]
     UnknownSetting {
         /// GGUF metadata key or field of `config.json`.
         key: String,
@@ -239,7 +253,7 @@ pub enum LoadError {
         name: String,
     },
     /// The file's vocabulary cannot be turned into a tokenizer.
-    #[error("{found} is not known here: its tokenizer.json is needed")]
+    #[error("{found} is not supported; put the tokenizer.json of this model next to the file")]
     NoTokenizer {
         /// Description of the vocabulary found.
         found: String,

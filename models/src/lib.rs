@@ -72,13 +72,17 @@ pub use container::{
 };
 pub use error::{EncodeError, LoadError, ModelError};
 pub use family::{
-    block::{Activation, Block, FeedForward, HeadNorm, Layers, Norm, NormPlaces, Position, RotaryScope, Window},
+    block::{
+        Activation, Block, Experts, FeedForward, HeadNorm, Layers, Norm, NormPlaces, Position, RotaryScope, Window,
+    },
     config::ModelConfig,
     draft_vocabulary::DraftVocabulary,
     encoder_decoder::config::EncoderDecoderConfig,
+    ignored::ignore_settings,
     recommended::RecommendedSampling,
     rotary::{RopeLayout, RopeScaling, Rotary},
-    weights::{LayerWeights, ModelWeights, WeightName, WeightSource},
+    table::check_model_type,
+    weights::{ExpertWeights, LayerWeights, ModelWeights, WeightName, WeightSource},
 };
 pub use forward::{
     cache::{Chunk, HostPages, KvCache, PageSource, feed},

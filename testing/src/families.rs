@@ -16,6 +16,11 @@ pub fn goldens() -> Vec<Golden> {
     serde_json::from_str(include_str!("../../models/tests/golden/families.json")).unwrap()
 }
 
+/// Mixtures of experts (`models/tests/golden/make_experts.py`).
+pub fn mixtures() -> Vec<Golden> {
+    serde_json::from_str(include_str!("../../models/tests/golden/experts.json")).unwrap()
+}
+
 /// Models that an engine makes of the containers of a golden model, each with the container's name.
 type Containers<'c, M> = &'c dyn Fn(&Golden) -> Vec<(&'static str, M)>;
 
@@ -80,6 +85,8 @@ impl Golden {
         let architecture = match &*self.family {
             "mistral" => "llama",
             "gemma3_text" => "gemma3",
+            "qwen3_moe" => "qwen3moe",
+            "mixtral" => "llama",
             "gpt_neo" | "opt" => return None,
             other => other,
         };
@@ -101,6 +108,7 @@ impl Golden {
         let rope = &self.config["rope_parameters"];
         let unsayable = match &*self.family {
             "qwen2" | "qwen3" => self.config["use_sliding_window"] == true,
+            "qwen3_moe" => self.config["norm_topk_prob"] != true,
             "gemma2" => self.number("query_pre_attn_scalar", 256.0) != f64::from(head_dim),
             "gemma3_text" => {
                 self.number("query_pre_attn_scalar", 256.0) != f64::from(head_dim)
@@ -132,7 +140,15 @@ impl Golden {
                 .u32(&key("attention.key_length"), head_dim)
                 .u32(&key("attention.value_length"), head_dim);
         }
-        let mut theta = rope["rope_theta"].as_f64().unwrap_or(10_000.0);
+        if let Some(experts) = self.size(&["num_experts", "num_local_experts"]) {
+            file.u32(&key("expert_count"), experts)
+                .u32(&key("expert_used_count"), self.size(&["num_experts_per_tok"])?);
+        }
+        if let Some(width) = self.size(&["moe_intermediate_size"]) {
+            file.u32(&key("expert_feed_forward_length"), width);
+        }
+        let theta = rope["rope_theta"].as_f64().or(self.config["rope_theta"].as_f64());
+        let mut theta = theta.unwrap_or(10_000.0);
         match &*self.family {
             "stablelm" => {
                 let part = rope["partial_rotary_factor"].as_f64().unwrap_or(0.25);
@@ -206,9 +222,19 @@ impl Golden {
             }
             _ => {}
         }
+        let mut stacks: BTreeMap<String, (usize, Vec<usize>, Vec<f32>)> = BTreeMap::new();
         for Weight { name, mut shape, mut values } in self.weights() {
+            // The experts of a layer are one tensor.
+            if let Some((before, (_, part))) =
+                name.split_once(".experts.").and_then(|(before, after)| Some((before, after.split_once('.')?)))
+            {
+                let (count, of_each, all) = stacks.entry(format!("{before}.experts.{part}")).or_default();
+                (*count, *of_each) = (*count + 1, shape);
+                all.extend(values);
+                continue;
+            }
             // Llama's halves are brought side by side.
-            if matches!(&*self.family, "llama" | "mistral" | "granite" | "smollm3") {
+            if matches!(&*self.family, "llama" | "mistral" | "mixtral" | "granite" | "smollm3") {
                 for (part, count) in [("q_proj", heads), ("k_proj", kv_heads)] {
                     if name.contains(part) {
                         values = permuted(&values, shape[0], count as usize);
@@ -225,6 +251,9 @@ impl Golden {
                 shape = vec![outputs, inputs];
             }
             tensor(&mut file, &self.gguf_name(&name), &shape, &values);
+        }
+        for (name, (count, shape, values)) in stacks {
+            tensor(&mut file, &self.gguf_name(&name), &[&[count], &shape[..]].concat(), &values);
         }
         Some(file.finish())
     }
@@ -258,6 +287,14 @@ impl Golden {
             ("self_attn.o_proj", "attn_output"),
             ("self_attn.q_norm", "attn_q_norm"),
             ("self_attn.k_norm", "attn_k_norm"),
+            ("mlp.experts.gate_proj", "ffn_gate_exps"),
+            ("mlp.experts.up_proj", "ffn_up_exps"),
+            ("mlp.experts.down_proj", "ffn_down_exps"),
+            ("mlp.gate.", "ffn_gate_inp."),
+            ("block_sparse_moe.experts.w1", "ffn_gate_exps"),
+            ("block_sparse_moe.experts.w3", "ffn_up_exps"),
+            ("block_sparse_moe.experts.w2", "ffn_down_exps"),
+            ("block_sparse_moe.gate", "ffn_gate_inp"),
             ("mlp.gate_up_proj", "ffn_up"),
             ("mlp.gate_proj", "ffn_gate"),
             ("mlp.up_proj", "ffn_up"),

@@ -29,7 +29,7 @@ pub fn slow_target() -> Model {
     while slow.weights.layers.len() < ADDED {
         for mut layer in stored().weights.layers {
             layer.attention_output.bytes.fill(0);
-            layer.down.bytes.fill(0);
+            layer.down.as_mut().unwrap().bytes.fill(0);
             slow.weights.layers.push(layer);
         }
     }

@@ -276,22 +276,26 @@ impl<'b> Build<'b> {
         let (FeedForward::Gated(activation) | FeedForward::Plain(activation)) = self.config.block.feed_forward;
         let inner = Output { buffer: &rows.inner, stride: width, first: 0 };
         let up = After::bias(&layer.up_bias);
+        let (Some(widening), Some(down)) = (&layer.up, &layer.down) else {
+            let (what, expected) = ("the number of experts", "a model without experts");
+            return Err(GpuError::Shape { what, found: layer.experts.len(), expected });
+        };
         match &layer.gate {
-            None => self.multiply(&layer.up, input, inner, &After { finish: Finish::Activate(activation), ..up })?,
-            Some(gate) => match Matrix::joined(&[gate, &layer.up]) {
+            None => self.multiply(widening, input, inner, &After { finish: Finish::Activate(activation), ..up })?,
+            Some(gate) => match Matrix::joined(&[gate, widening]) {
                 Some(both) => {
                     let bias = joined([(&layer.gate_bias, width), (&layer.up_bias, width)]);
                     let after = After { finish: Finish::Gate(activation), ..After::bias(&bias) };
                     self.multiply(&both, input, inner, &after)?;
                 }
                 None => {
-                    self.multiply(&layer.up, input, inner, &up)?;
+                    self.multiply(widening, input, inner, &up)?;
                     let after = After { finish: Finish::Scale(activation), ..After::bias(&layer.gate_bias) };
                     self.multiply(gate, input, inner, &after)?;
                 }
             },
         }
-        self.add_product(&layer.down, &rows.inner, &layer.down_bias, &layer.after_feed_forward_norm)
+        self.add_product(down, &rows.inner, &layer.down_bias, &layer.after_feed_forward_norm)
     }
 
     /// Adds `hidden += scale · norm(matrix · x + bias)`, in one dispatch if there is no norm.

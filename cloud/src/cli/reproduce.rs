@@ -117,7 +117,7 @@ impl Reproduce {
         match item.state {
             State::Measured(_) => {
                 let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
-                let PairPaths { draft, target, tokenizer, heads } = &self.pair;
+                let PairPaths { draft, target, tokenizer, heads, .. } = &self.pair;
                 let pair = [draft, target, tokenizer, heads].map(path);
                 json!({ "version": version, "prompts": self.prompts, "pair": pair })
             }

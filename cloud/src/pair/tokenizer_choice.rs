@@ -16,7 +16,7 @@ use std::{
     path::Path,
 };
 
-use outrider_models::{GgufVocabulary, LoadError, Tokenizer, gguf_part_names};
+use outrider_models::{GgufVocabulary, LoadError, Tokenizer, check_model_type, gguf_part_names};
 
 use super::{
     PairError, PairPaths, TOKENIZER, failure,
@@ -198,7 +198,13 @@ impl Sources {
         let wrong = |error: LoadError| failure(what, Some(path), error);
         let beside = match fs::read(folder(path).join("tokenizer.json")) {
             Ok(json) => Some(json),
-            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                // The family comes first: a tokenizer would not help.
+                if let Ok(json) = fs::read(folder(path).join("config.json")) {
+                    check_model_type(&json).map_err(wrong)?;
+                }
+                None
+            }
             Err(error) => return Err(wrong(error.into())),
         };
         if path.is_dir() || path.extension().is_none_or(|extension| extension != "gguf") {

@@ -7,10 +7,13 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::gguf_fields::{check_magic, check_version};
-use crate::error::LoadError;
+use super::{
+    gguf_fields::{check_magic, check_version},
+    gguf_pre_tokenizer::PreTokenizer,
+};
 #[cfg(feature = "tokenizers")]
 use crate::tokenizer::Tokenizer;
+use crate::{error::LoadError, family::table::check_architecture};
 
 /// Maximum length of an array and of a text in it, above those of any real vocabulary.
 const MOST_ENTRIES: u64 = 1 << 21;
@@ -25,11 +28,6 @@ const UNKNOWN: u64 = 2;
 const CONTROL: u64 = 3;
 const USER_DEFINED: u64 = 4;
 const UNUSED: u64 = 5;
-
-/// Pre-tokenizer patterns of Llama 3 and Qwen 2, which differ in the number of digits kept together.
-const LLAMA_3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-const QWEN_2: &str =
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 /// Vocabulary and tokenization settings of a GGUF file.
 #[derive(Debug, Clone, Default)]
@@ -51,7 +49,7 @@ impl GgufVocabulary {
     /// Reads the metadata of a GGUF file; `None` if it has no vocabulary.
     ///
     /// # Errors
-    /// [`LoadError`] if the file is not GGUF, malformed or truncated.
+    /// [`LoadError`] if the file is not GGUF, malformed, truncated, or of a model that is not supported.
     pub fn read(reader: &mut impl Read) -> Result<Option<Self>, LoadError> {
         let mut file = File { reader, position: 0 };
         check_magic(file.bytes()?)?;
@@ -62,6 +60,7 @@ impl GgufVocabulary {
             let key = file.text()?;
             let code = u32::from_le_bytes(file.bytes()?);
             match (&*key, code) {
+                ("general.architecture", TEXT) => check_architecture(&file.text()?)?,
                 ("tokenizer.ggml.model", TEXT) => vocabulary.model = file.text()?,
                 ("tokenizer.ggml.pre", TEXT) => vocabulary.pre = file.text()?,
                 ("tokenizer.ggml.tokens", ARRAY) => vocabulary.tokens = file.texts(&key)?,
@@ -92,28 +91,14 @@ impl GgufVocabulary {
 
     /// Byte-level BPE with the merges of the file.
     fn byte_level(&self) -> Result<Value, LoadError> {
-        let split = |regex: &str| {
-            json!({ "type": "Sequence", "pretokenizers": [
-                { "type": "Split", "pattern": { "Regex": regex }, "behavior": "Isolated", "invert": false },
-                { "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false },
-            ] })
+        let Some(pre_tokenizer) = PreTokenizer::named(&self.pre) else {
+            let found = match &*self.pre {
+                "" => "a vocabulary without a pre-tokenizer (tokenizer.ggml.pre)".to_owned(),
+                other => format!("the pre-tokenizer {other:?} (tokenizer.ggml.pre)"),
+            };
+            return Err(LoadError::NoTokenizer { found });
         };
-        let byte_level =
-            json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true });
-        let (normalizer, pre_tokenizer, whole_words) = match &*self.pre {
-            "gpt-2" | "gpt2" => (Value::Null, byte_level, false),
-            "smollm" => {
-                let digits = json!({ "type": "Digits", "individual_digits": true });
-                (Value::Null, json!({ "type": "Sequence", "pretokenizers": [digits, byte_level] }), false)
-            }
-            // A word that is a token is used as it is, without merging.
-            "llama-bpe" | "llama3" | "llama-v3" => (Value::Null, split(LLAMA_3), true),
-            "qwen2" => (json!({ "type": "NFC" }), split(QWEN_2), false),
-            other => {
-                let found = format!("a vocabulary whose texts are cut as {other:?} says");
-                return Err(LoadError::NoTokenizer { found });
-            }
-        };
+        let PreTokenizer { normalizer, pre_tokenizer, whole_words } = pre_tokenizer;
         let merges = self.merges.iter().filter_map(|merge| merge.split_once(' ')).map(|(a, b)| json!([a, b]));
         Ok(json!({
             "version": "1.0",

@@ -8,6 +8,7 @@
 //! | `element` | element types of weights |
 //! | `gguf`, `gguf_fields` | header of a GGUF file |
 //! | `gguf_parts` | GGUF models in several files |
+//! | `gguf_pre_tokenizer` | pre-tokenizers that GGUF files name |
 //! | `gguf_vocabulary` | vocabulary of a GGUF file, and its conversion to a tokenizer |
 //! | `safetensors` | header of a Hugging Face checkpoint |
 //! | `checkpoint` | files of a checkpoint, and their combination into one |
@@ -30,6 +31,7 @@ pub(crate) mod gguf;
 mod gguf_fields;
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) mod gguf_parts;
+mod gguf_pre_tokenizer;
 pub(crate) mod gguf_vocabulary;
 pub(crate) mod heads;
 mod other_kind;

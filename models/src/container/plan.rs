@@ -91,6 +91,9 @@ impl Directory {
     pub(super) fn new(mut tensors: HashMap<String, Entry>, spelling: Spelling, container: Container) -> Self {
         let unused = |name: &str| spelling.unused.iter().any(|ending| name.ends_with(ending));
         tensors.retain(|name, _| !unused(name));
+        if spelling.is_tower {
+            tensors = tensors.into_iter().filter_map(|(name, entry)| Some((name_in_tower(&name)?, entry))).collect();
+        }
         let stored = spelling.aliases.iter().filter_map(|alias| tensors.remove(*alias));
         // All aliases are removed, and the first one found is kept.
         if let Some(entry) = stored.reduce(|first, _| first) {
@@ -132,13 +135,21 @@ impl Directory {
         let Some(entry) = self.tensors.get_mut(&name) else {
             return Err(LoadError::MissingTensor { name });
         };
-        let is_shared = self.spelling.shares(&weight, self.container);
+        let is_stacked = self.container == Container::Gguf && weight.is_of_expert();
+        let is_shared = is_stacked || self.spelling.shares(&weight, self.container);
         let is_transposed = self.container == Container::HuggingFace && self.spelling.is_transposed(&weight);
         let mut expected = match shape {
             Shape::Matrix { outputs, inputs } if is_transposed => vec![inputs, outputs],
             Shape::Matrix { outputs, inputs } | Shape::Columns { outputs, inputs, .. } => vec![outputs, inputs],
             Shape::Vector { len, .. } => vec![len],
         };
+        if is_stacked
+            && let [experts, outputs, inputs] = entry.shape[..]
+            && Some(outputs) == expected.first().map(|&outputs| outputs as u64)
+        {
+            // The experts' matrices follow each other.
+            entry.shape = vec![experts.saturating_mul(outputs), inputs];
+        }
         let along = usize::from(is_transposed && expected.len() == 2);
         let outputs = expected[along];
         let stored = entry.shape.get(along).copied().unwrap_or(0);
@@ -181,6 +192,18 @@ impl Directory {
         }
         self.plan.push(Planned { number: self.plan.len(), name, shape, element, start, size });
         Ok(())
+    }
+}
+
+/// Name that a tensor of a model with a language model inside has in that language model; `None` for tensors of its
+/// other parts. Checkpoints have either of two orders of prefixes.
+fn name_in_tower(name: &str) -> Option<String> {
+    if let Some(rest) = name.strip_prefix("language_model.") {
+        return Some(rest.to_owned());
+    }
+    match name.strip_prefix("model.language_model.") {
+        Some(rest) => Some(format!("model.{rest}")),
+        None => name.starts_with("lm_head.").then(|| name.to_owned()),
     }
 }
 

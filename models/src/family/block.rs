@@ -20,6 +20,8 @@ pub struct Block {
     pub feed_forward: FeedForward,
     /// True if the feed-forward matrices have biases.
     pub feed_forward_bias: bool,
+    /// Mixture of experts in place of the feed-forward part of every block.
+    pub experts: Option<Experts>,
     /// Encoding of token positions.
     pub position: Position,
     /// Factor of attention scores; 1/√head_dim if absent.
@@ -76,6 +78,20 @@ pub enum FeedForward {
     Gated(Activation),
     /// Without a gate: down(activation(up(x))).
     Plain(Activation),
+}
+
+/// Mixture of gated feed-forward parts, the experts. A router gives every row a probability for each expert; the output
+/// is the sum of the most probable experts' outputs, weighted by their probabilities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Experts {
+    /// Number of experts in a block.
+    pub count: usize,
+    /// Number of experts that each row uses.
+    pub used: usize,
+    /// Width inside an expert.
+    pub width: usize,
+    /// True if the probabilities of the used experts are divided by their sum.
+    pub normalized: bool,
 }
 
 /// Element-wise activation function.
@@ -163,6 +179,7 @@ impl Default for Block {
             output_bias: false,
             feed_forward: FeedForward::Gated(Activation::Silu),
             feed_forward_bias: false,
+            experts: None,
             position: Position::Rotary { global: Rotary::default(), local: None, nope: Layers::None },
             score_scale: None,
             score_softcap: None,

@@ -110,6 +110,16 @@ impl ModelConfig {
 
     fn validate_block(&self) -> Result<(), LoadError> {
         let block = &self.block;
+        if let Some(experts) = &block.experts {
+            let sizes =
+                [("experts", experts.count), ("used experts", experts.used), ("width of an expert", experts.width)];
+            if let Some((key, found)) = sizes.into_iter().find(|(_, size)| !(1..=LARGEST_DIMENSION).contains(size)) {
+                return Err(invalid(key, found, "between 1 and 2²⁴"));
+            }
+            if experts.used > experts.count {
+                return Err(invalid("used experts", experts.used, "at most the number of experts"));
+            }
+        }
         let factors = [
             ("score scale", Some(self.score_scale())),
             ("embedding scale", Some(block.embedding_scale)),

@@ -25,8 +25,6 @@ impl ModelConfig {
         };
         let has_tensor = |name: &str| shape_of(name).is_some();
         let settings = &Settings::new(settings, family.architecture.unwrap_or_default(), family.gguf_layout);
-        settings.refuse("expert_count", "mixture of experts")?;
-        settings.refuse("expert_used_count", "mixture of experts")?;
         let spelling = family.spelling();
         let stored_name = |name: WeightName| spelling.name_of(&name, Container::Gguf);
         let embedding = stored_name(WeightName::EMBEDDING);
@@ -103,6 +101,10 @@ impl ModelConfig {
         }
         config.block.position = Position::Rotary { global: settings.rotary(&config)?, local: None, nope: Layers::None };
         (family.gguf)(settings, &mut config)?;
+        if config.block.experts.is_none() {
+            settings.refuse("expert_count", "mixture of experts")?;
+            settings.refuse("expert_used_count", "mixture of experts")?;
+        }
         settings.refuse_rest()?;
         config.validate()?;
         Ok((spelling, config))

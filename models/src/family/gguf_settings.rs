@@ -7,8 +7,9 @@ use std::{
 };
 
 use super::{
-    block::Norm,
+    block::{Experts, Norm},
     config::ModelConfig,
+    ignored::is_ignored,
     rotary::{RopeLayout, RopeScaling, Rotary, Yarn},
 };
 use crate::error::{LoadError, invalid};
@@ -128,6 +129,23 @@ impl<'m> Settings<'m> {
         Ok(self.integer("attention.sliding_window")?.filter(|&tokens| tokens > 0).map(|tokens| tokens as usize))
     }
 
+    /// Mixture of experts whose weights add up to one, if the model has one. Without a width of their own, experts have
+    /// that of a feed-forward part.
+    pub(super) fn experts(&self, config: &ModelConfig) -> Result<Option<Experts>, LoadError> {
+        let size = |key: &str| -> Result<Option<usize>, LoadError> {
+            Ok(self.integer(key)?.filter(|&size| size > 0).map(|size| size as usize))
+        };
+        let width = size("expert_feed_forward_length")?.unwrap_or(config.intermediate_size);
+        // 1 stands for softmax.
+        if let Some(found) = self.integer("expert_gating_func")?.filter(|&found| found > 1) {
+            return Err(LoadError::Unsupported { what: "expert_gating_func", found: found.to_string() });
+        }
+        let Some(count) = size("expert_count")? else { return Ok(None) };
+        let missing = || LoadError::MissingSetting { key: self.key("expert_used_count") };
+        let used = size("expert_used_count")?.ok_or_else(missing)?;
+        Ok(Some(Experts { count, used, width, normalized: true }))
+    }
+
     /// Token id under a key that all architectures share.
     pub(super) fn token(&self, key: &str) -> Result<Option<u32>, LoadError> {
         let Some(id) = self.values.get(key).map(|value| integer(key, value)).transpose()? else {
@@ -186,7 +204,7 @@ impl<'m> Settings<'m> {
         let read = self.read.borrow();
         let own = |key: &&String| {
             let rest = key.strip_prefix(self.architecture).and_then(|rest| rest.strip_prefix('.'));
-            rest.is_some_and(|rest| !WITHOUT_EFFECT.contains(&rest)) && !read.contains(*key)
+            rest.is_some_and(|rest| !WITHOUT_EFFECT.contains(&rest)) && !read.contains(*key) && !is_ignored(key)
         };
         // Smallest key, for a deterministic error.
         match self.values.keys().filter(own).min() {

@@ -18,9 +18,12 @@ use crate::error::{LoadError, invalid};
 impl ModelConfig {
     /// Parses a `config.json`.
     pub(crate) fn from_hugging_face(json: &[u8]) -> Result<(Spelling, Self), LoadError> {
-        let keys = Keys::new(json)?;
+        let mut keys = Keys::new(json)?;
         // The family comes first: other architectures have other settings.
-        let family = Family::of_model_type(&keys.required::<String>("model_type")?)?;
+        let model_type = keys.required::<String>("model_type")?;
+        let is_tower = keys.enter_text_tower(&model_type)?;
+        let model_type = if is_tower { keys.required("model_type")? } else { model_type };
+        let family = Family::of_model_type(&model_type)?;
         let keys = keys.with_synonyms(family.synonyms);
         let Defaults { context_length, norm_epsilon, kv_heads, head_dim, widening, tied } = family.defaults;
         let (hidden_size, heads) = (keys.required::<usize>("hidden_size")?, keys.required("num_attention_heads")?);
@@ -58,7 +61,7 @@ impl ModelConfig {
         (family.hugging_face)(&keys, &mut config)?;
         keys.refuse_rest()?;
         config.validate()?;
-        Ok((family.spelling(), config))
+        Ok((Spelling { is_tower, ..family.spelling() }, config))
     }
 
     /// Applies the rotary embedding of `rope_parameters` to all layers. `theta` and `part` (the rotated part of each

@@ -51,6 +51,6 @@ impl Family {
     /// Names and storage conventions of the family's weights in files.
     pub(super) fn spelling(&self) -> Spelling {
         let &Self { names, unused, norms_less_one, transposed, .. } = self;
-        Spelling { names, aliases: &[], unused, norms_less_one, transposed }
+        Spelling { names, aliases: &[], unused, norms_less_one, transposed, is_tower: false }
     }
 }

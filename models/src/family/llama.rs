@@ -45,8 +45,10 @@ fn hugging_face(keys: &Keys, config: &mut ModelConfig) -> Result<(), LoadError> 
     config.take_rotary(keys, 10_000.0, None)
 }
 
-/// Reads the window of Mistral models, whose GGUF files have this architecture: all layers have it.
+/// Reads the window of Mistral models, which all layers have, and the experts of Mixtral: their GGUF files have this
+/// architecture.
 fn gguf(settings: &Settings<'_>, config: &mut ModelConfig) -> Result<(), LoadError> {
+    config.block.experts = settings.experts(config)?;
     config.block.window = settings.window()?.map(|tokens| Window { tokens, layers: Layers::All });
     Ok(())
 }

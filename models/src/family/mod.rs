@@ -6,8 +6,10 @@
 //! | `block`, `rotary` | computations of blocks, as data |
 //! | `weights` | list of weights: fields, shapes, and names in files |
 //! | `hugging_face`, `keys`, `rope_parameters` | settings in `config.json` that all families share |
+//! | `inert`, `ignored` | settings that change nothing, and settings that are ignored by request |
 //! | `beside` | settings in the files next to `config.json` |
 //! | `gguf`, `gguf_settings` | settings in GGUF files that all families share |
+//! | `towers` | language models inside models that also read images |
 //! | `kind`, `table` | definition of a family, and the list of families |
 //! | `description` | interface to the containers |
 //! | `spelling` | weight names and storage conventions that differ from Llama's |
@@ -25,13 +27,16 @@ pub(crate) mod encoder_decoder;
 mod gguf;
 pub(crate) mod gguf_settings;
 mod hugging_face;
+pub(crate) mod ignored;
+mod inert;
 mod keys;
 mod kind;
 pub(crate) mod recommended;
 mod rope_parameters;
 pub(crate) mod rotary;
 pub(crate) mod spelling;
-mod table;
+pub(crate) mod table;
+mod towers;
 pub(crate) mod weights;
 
 mod gemma;

@@ -1,7 +1,8 @@
-//! Qwen 2 and 2.5 (biases of queries, keys and values), Qwen 3 (norms of queries and keys).
+//! Qwen 2 and 2.5 (biases of queries, keys and values), Qwen 3 (norms of queries and keys), with
+//! and without a mixture of experts.
 
 use super::{
-    block::{HeadNorm, Layers},
+    block::{Experts, HeadNorm, Layers},
     config::ModelConfig,
     gguf_settings::Settings,
     keys::Keys,
@@ -39,6 +40,30 @@ pub(super) const QWEN3: Family = Family {
         without_window(settings)
     },
     ..QWEN2
+};
+
+pub(super) const QWEN3_MOE: Family = Family {
+    model_type: "qwen3_moe",
+    architecture: Some("qwen3moe"),
+    defaults: Defaults { kv_heads: Some(4), head_dim: None, ..QWEN3.defaults },
+    hugging_face: |keys, config| {
+        // Published models have experts in all layers.
+        keys.only("decoder_sparse_step", &[1.into()])?;
+        keys.only("mlp_only_layers", &[serde_json::json!([])])?;
+        let count = keys.get("num_experts")?.or(keys.get("num_local_experts")?);
+        config.block.experts = Some(Experts {
+            count: count.unwrap_or(128),
+            used: keys.get("num_experts_per_tok")?.unwrap_or(8),
+            width: keys.get("moe_intermediate_size")?.unwrap_or(768),
+            normalized: keys.flag("norm_topk_prob")?,
+        });
+        (QWEN3.hugging_face)(keys, config)
+    },
+    gguf: |settings, config| {
+        config.block.experts = settings.experts(config)?;
+        (QWEN3.gguf)(settings, config)
+    },
+    ..QWEN3
 };
 
 /// Reads the settings that Qwen 2 and 3 share. Layers from `max_window_layers` on have the window, if there is one.

@@ -16,6 +16,8 @@ pub(crate) struct Spelling {
     pub(crate) norms_less_one: bool,
     /// True if checkpoints store block matrices as `[inputs, outputs]`.
     pub(super) transposed: bool,
+    /// True if the model is the language model of a checkpoint that also reads images.
+    pub(crate) is_tower: bool,
 }
 
 impl Spelling {

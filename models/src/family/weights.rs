@@ -1,7 +1,8 @@
 //! Weights of a decoder-only model in one list: fields, shapes, conditions, and names in files.
 //!
 //! Planning, loading and random initialization implement [`WeightSource`] and are asked for each weight in the order of
-//! this list. Names are those of Llama; families list their own. In names, `{}` stands for the number of a block.
+//! this list. Names are those of Llama; families list their own. In names, `{}` stands for the number of a block, and
+//! `{e}` for that of an expert.
 
 use super::{
     block::{FeedForward, HeadNorm, Norm},
@@ -16,6 +17,8 @@ pub struct WeightName {
     gguf: &'static str,
     hugging_face: &'static str,
     block: usize,
+    /// Number of the expert, for weights of one.
+    expert: usize,
 }
 
 /// Source of a model's weights, one at a time.
@@ -78,7 +81,7 @@ macro_rules! layer_weights {
                 Ok(Self {
                     $($field: {
                         let field = stringify!($field);
-                        let name = WeightName { field, gguf: $gguf, hugging_face: $hugging_face, block };
+                        let name = WeightName { field, gguf: $gguf, hugging_face: $hugging_face, block, expert: 0 };
                         layer_weights!(@gather source $kind name $shape $($condition)?)
                     },)+
                 })
@@ -93,7 +96,8 @@ macro_rules! layer_weights {
             }
 
             fn matrices(&self) -> impl Iterator<Item = &M> {
-                [$(layer_weights!(@matrix $kind self.$field)),+].into_iter().flatten()
+                let experts = self.experts.iter().flat_map(ExpertWeights::matrices);
+                [$(layer_weights!(@matrix $kind self.$field)),+].into_iter().flatten().chain(experts)
             }
         }
     };
@@ -110,6 +114,14 @@ macro_rules! layer_weights {
             false => None,
         }
     };
+    (@gather $source:ident experts $name:ident [$config:expr]) => {
+        ExpertWeights::gather($config, $name.block, $source)?
+    };
+    (@map experts $change:ident $value:expr) => {
+        $value.into_iter().map(|expert| expert.map(&mut *$change)).collect::<Result<_, E>>()?
+    };
+    (@by_ref experts $value:expr) => { $value.iter().map(ExpertWeights::by_ref).collect() };
+    (@matrix experts $value:expr) => { None };
     (@map matrix $change:ident $value:expr) => { $change($value)? };
     (@map optional_matrix $change:ident $value:expr) => { $value.map(&mut *$change).transpose()? };
     (@map vector $change:ident $value:expr) => { $value };
@@ -170,14 +182,20 @@ layer_weights! { config:
     feed_forward_norm_bias: Option<Vec<f32>> = vector [config.hidden_size] if config.adds_before(),
         "blk.{}.ffn_norm.bias", "model.layers.{}.post_attention_layernorm.bias";
     /// Gate projection, the input of the activation; absent in plain parts.
-    gate: Option<M> = optional_matrix [config.intermediate_size, config.hidden_size] if config.is_gated(),
+    gate: Option<M> =
+        optional_matrix [config.intermediate_size, config.hidden_size] if config.is_gated() && config.is_dense(),
         "blk.{}.ffn_gate.weight", "model.layers.{}.mlp.gate_proj.weight";
-    /// Up projection: multiplied by the gate, or the input of the activation in plain parts.
-    up: M = matrix [config.intermediate_size, config.hidden_size],
+    /// Up projection: multiplied by the gate, or the input of the activation in plain parts; absent in mixtures.
+    up: Option<M> = optional_matrix [config.intermediate_size, config.hidden_size] if config.is_dense(),
         "blk.{}.ffn_up.weight", "model.layers.{}.mlp.up_proj.weight";
-    /// Down projection to the residual stream.
-    down: M = matrix [config.hidden_size, config.intermediate_size],
+    /// Down projection to the residual stream; absent in mixtures.
+    down: Option<M> = optional_matrix [config.hidden_size, config.intermediate_size] if config.is_dense(),
         "blk.{}.ffn_down.weight", "model.layers.{}.mlp.down_proj.weight";
+    /// Router of a mixture of experts, `[experts, hidden_size]`.
+    router: Option<M> = optional_matrix [config.experts(), config.hidden_size] if !config.is_dense(),
+        "blk.{}.ffn_gate_inp.weight", "model.layers.{}.mlp.gate.weight";
+    /// Experts of a mixture, in order.
+    experts: Vec<ExpertWeights<M>> = experts [config], "", "";
     /// Bias of the gate projection.
     gate_bias: Option<Vec<f32>> =
         vector [config.intermediate_size] if config.block.feed_forward_bias && config.is_gated(),
@@ -193,10 +211,64 @@ layer_weights! { config:
         "blk.{}.post_ffw_norm.weight", "model.layers.{}.post_feedforward_layernorm.weight";
 }
 
+/// Weights of one expert of a mixture. Matrices are `[outputs, inputs]`.
+#[derive(Debug)]
+pub struct ExpertWeights<M> {
+    /// Gate projection, the input of the activation.
+    pub gate: M,
+    /// Up projection, multiplied by the gate.
+    pub up: M,
+    /// Down projection to the residual stream.
+    pub down: M,
+}
+
+impl<M> ExpertWeights<M> {
+    /// Requests the experts of a block. GGUF files store each projection of all experts as one tensor.
+    fn gather<S>(config: &ModelConfig, block: usize, source: &mut S) -> Result<Vec<Self>, S::Error>
+    where
+        S: WeightSource<Matrix = M>,
+    {
+        let Some(experts) = config.block.experts else { return Ok(Vec::new()) };
+        let (width, hidden) = (experts.width, config.hidden_size);
+        let mut gathered = Vec::new();
+        for expert in 0..experts.count {
+            let numbered = |name: WeightName| WeightName { block, expert, ..name };
+            gathered.push(Self {
+                gate: source.matrix(numbered(WeightName::EXPERT_GATE), [width, hidden])?,
+                up: source.matrix(numbered(WeightName::EXPERT_UP), [width, hidden])?,
+                down: source.matrix(numbered(WeightName::EXPERT_DOWN), [hidden, width])?,
+            });
+        }
+        Ok(gathered)
+    }
+
+    fn map<N, E>(self, change: &mut impl FnMut(M) -> Result<N, E>) -> Result<ExpertWeights<N>, E> {
+        Ok(ExpertWeights { gate: change(self.gate)?, up: change(self.up)?, down: change(self.down)? })
+    }
+
+    fn by_ref(&self) -> ExpertWeights<&M> {
+        ExpertWeights { gate: &self.gate, up: &self.up, down: &self.down }
+    }
+
+    fn matrices(&self) -> impl Iterator<Item = &M> {
+        [&self.gate, &self.up, &self.down].into_iter()
+    }
+}
+
 impl ModelConfig {
     /// Returns whether norms before a part have a bias.
     fn adds_before(&self) -> bool {
         self.block.norm == Norm::Layer && self.block.norms_before()
+    }
+
+    /// Returns whether blocks have one feed-forward part instead of a mixture.
+    fn is_dense(&self) -> bool {
+        self.block.experts.is_none()
+    }
+
+    /// Number of experts in a block.
+    fn experts(&self) -> usize {
+        self.block.experts.map_or(0, |experts| experts.count)
     }
 
     fn is_gated(&self) -> bool {
@@ -213,7 +285,7 @@ impl ModelConfig {
 }
 
 const fn name(field: &'static str, gguf: &'static str, hugging_face: &'static str) -> WeightName {
-    WeightName { field, gguf, hugging_face, block: 0 }
+    WeightName { field, gguf, hugging_face, block: 0, expert: 0 }
 }
 
 /// Kind of weight file.
@@ -229,6 +301,12 @@ impl WeightName {
     pub(crate) const QUERY_BIAS: Self = name("query_bias", "blk.0.attn_q.bias", "");
     pub(crate) const ATTENTION_OUTPUT_BIAS: Self = name("attention_output_bias", "blk.0.attn_output.bias", "");
     pub(crate) const DOWN_BIAS: Self = name("down_bias", "blk.0.ffn_down.bias", "");
+    const EXPERT_GATE: Self =
+        name("expert_gate", "blk.{}.ffn_gate_exps.weight", "model.layers.{}.mlp.experts.{e}.gate_proj.weight");
+    const EXPERT_UP: Self =
+        name("expert_up", "blk.{}.ffn_up_exps.weight", "model.layers.{}.mlp.experts.{e}.up_proj.weight");
+    const EXPERT_DOWN: Self =
+        name("expert_down", "blk.{}.ffn_down_exps.weight", "model.layers.{}.mlp.experts.{e}.down_proj.weight");
     const POSITIONS: Self = name("positions", "position_embd.weight", "model.embed_positions.weight");
     const NORM: Self = name("norm", "output_norm.weight", "model.norm.weight");
     const NORM_BIAS: Self = name("norm_bias", "output_norm.bias", "model.norm.bias");
@@ -240,7 +318,7 @@ impl WeightName {
 
     /// Name of a weight that is the same in all families.
     pub(super) const fn plain(gguf: &'static str, hugging_face: &'static str, block: usize) -> Self {
-        Self { field: "", gguf, hugging_face, block }
+        Self { field: "", gguf, hugging_face, block, expert: 0 }
     }
 
     /// Name in a file: the family's `own`, if it has one.
@@ -249,7 +327,7 @@ impl WeightName {
             Container::Gguf => self.gguf,
             Container::HuggingFace => self.hugging_face,
         });
-        name.replace("{}", &self.block.to_string())
+        name.replace("{}", &self.block.to_string()).replace("{e}", &self.expert.to_string())
     }
 
     /// Name in a GGUF file of architecture `llama`.
@@ -266,6 +344,11 @@ impl WeightName {
     /// Returns whether the weight belongs to a block.
     pub(crate) fn is_of_block(&self) -> bool {
         self.gguf.starts_with("blk.")
+    }
+
+    /// Returns whether the weight belongs to one of several experts.
+    pub(crate) fn is_of_expert(&self) -> bool {
+        self.field.starts_with("expert_")
     }
 
     /// Returns whether the weight is the scale of a norm.

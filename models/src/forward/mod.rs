@@ -7,6 +7,7 @@
 //! | `lines` | adding branches to a cache, reading and adopting them |
 //! | `linear` | products with weight matrices, quantized or not |
 //! | `rope` | rotary embedding of queries and keys |
+//! | `mixture` | mixtures of experts |
 //! | `model` | transformer blocks, over the rows of all sequences |
 //! | `scratch` | working memory of forward passes |
 //! | `encoder_decoder` | forward passes of encoder-decoder models |
@@ -20,6 +21,7 @@ mod linear;
 mod lines;
 pub(crate) mod loader;
 pub(crate) mod logits;
+mod mixture;
 pub(crate) mod model;
 mod rope;
 pub(crate) mod scratch;

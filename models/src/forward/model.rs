@@ -231,22 +231,29 @@ impl Pass<'_, '_> {
     /// Computes `hidden += feed_forward(norm(hidden))`.
     fn feed_forward(&mut self, layer: &LayerWeights<Linear>) {
         let model = self.model;
-        let Scratch { hidden, normed, projected, gate, up, activations, .. } = &mut *self.scratch;
+        let Scratch { hidden, normed, projected, gate, up, activations, mixture, .. } = &mut *self.scratch;
         let input = model.normed_before(&layer.feed_forward_norm, &layer.feed_forward_norm_bias, hidden, normed);
         let (FeedForward::Gated(activation) | FeedForward::Plain(activation)) = model.config.block.feed_forward;
-        match &layer.gate {
-            Some(gates) => {
-                products(input, activations, [(gates, gate), (&layer.up, up)]);
+        match (&layer.gate, &layer.up, &layer.down) {
+            (Some(gates), Some(ups), Some(down)) => {
+                products(input, activations, [(gates, gate), (ups, up)]);
                 add_bias(gate, &layer.gate_bias);
                 add_bias(up, &layer.up_bias);
                 gated(activation, gate, up);
-                products(gate, activations, [(&layer.down, projected)]);
+                products(gate, activations, [(down, projected)]);
             }
-            None => {
-                products(input, activations, [(&layer.up, up)]);
+            (None, Some(ups), Some(down)) => {
+                products(input, activations, [(ups, up)]);
                 add_bias(up, &layer.up_bias);
                 activate(activation, up);
-                products(up, activations, [(&layer.down, projected)]);
+                products(up, activations, [(down, projected)]);
+            }
+            _ => {
+                if let (Some(router), Some(experts)) = (&layer.router, &model.config.block.experts) {
+                    mixture.choose(experts, router, input, activations);
+                    let width = model.config.hidden_size;
+                    mixture.mix(&layer.experts, activation, width, input, activations, [gate, up], projected);
+                }
             }
         }
         add_bias(projected, &layer.down_bias);

@@ -2,6 +2,7 @@
 
 use super::{
     cache::Chunk,
+    mixture::Mixture,
     rope::{Angles, PerRotary, Rope},
 };
 use crate::{
@@ -35,6 +36,7 @@ pub struct Scratch {
     pub(super) projected: Vec<f32>,
     pub(super) gate: Vec<f32>,
     pub(super) up: Vec<f32>,
+    pub(super) mixture: Mixture,
     // Vectors of requested rows.
     pub(super) final_hidden: Vec<f32>,
     pub(super) logits: Vec<f32>,

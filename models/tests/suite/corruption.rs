@@ -159,7 +159,7 @@ fn settings_that_make_no_sense() {
         }
     }
     let other = altered(b"\x05\0\0\0\0\0\0\0llama", b"\x05\0\0\0\0\0\0\0mamba");
-    assert!(matches!(error(&other), LoadError::Unsupported { what: "architecture", found } if found == "mamba"));
+    assert!(matches!(error(&other), LoadError::UnknownFamily { what: "architecture", found, .. } if found == "mamba"));
 }
 
 #[test]
@@ -208,8 +208,9 @@ fn checkpoints_that_are_not_as_they_should_be() {
     }
     assert!(matches!(error("{", weights), LoadError::Config(_)));
     assert!(matches!(error("{}", weights), LoadError::MissingSetting { key } if key == "model_type"));
+    let other = config.replace("\"model_type\": \"llama\"", "\"model_type\": \"mamba\"");
+    assert!(matches!(error(&other, weights), LoadError::UnknownFamily { found, .. } if found == "mamba"));
     for (from, to) in [
-        ("\"model_type\": \"llama\"", "\"model_type\": \"mamba\""),
         ("\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu\""),
         ("\"hidden_act\": \"silu\"", "\"hidden_act\": \"silu\", \"quantization_config\": {\"bits\": 4}"),
         ("\"rope_type\": \"default\"", "\"rope_type\": \"ntk\""),

@@ -32,6 +32,7 @@ const GATED: FeedForward = FeedForward::Gated(Activation::GeluTanh);
 const PLAIN: FeedForward = FeedForward::Plain(Activation::Relu);
 
 const SPELLING: Spelling = Spelling {
+    is_tower: false,
     names: &[],
     aliases: &["shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"],
     // Old files have an unused bias of cross-attention.
