@@ -183,6 +183,7 @@ pub const SEED: NumberInfo = NumberInfo {
               with AdaEDL from its λ. ODLD and AS² go by the times that they measure as well. Where that changes what \
               is drafted the text is another draw, under the exact rule from the same distribution.",
     default: 1.0,
+    unset: "a random one",
     group: Group::Sampling,
     ..BASE
 };
