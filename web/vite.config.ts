@@ -90,7 +90,8 @@ function builtOnly(): Plugin {
       const found = packaged.filter((build) => !missing.includes(build));
       this.info(`builds of the engine in this package: ${found.join(', ') || 'none'}`);
       if (missing.length === 0 || process.env['OUTRIDER_SOME_BUILDS'] !== undefined) return;
-      const remedy = '`cargo xtask test page --full` makes all four; OUTRIDER_SOME_BUILDS=1 makes a package of those that exist';
+      const remedy =
+        '`cargo xtask test page --full` makes all four; OUTRIDER_SOME_BUILDS=1 makes a package of those that exist';
       this.error(`the package lacks ${missing.join(', ')}: ${remedy}`);
     },
     transform(code, id) {

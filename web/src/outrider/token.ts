@@ -9,7 +9,9 @@ export type TokenSource = string | (() => string | Promise<string>);
 /** Checks a token: the letters that RFC 6750 allows. @throws {@link OutriderError} `invalid-option` */
 export function checkedToken(token: unknown): string {
   if (typeof token === 'string' && /^[\w.~+/-]+=*$/.test(token)) return token;
-  throw invalidOption('token must have letters, digits and - . _ ~ + / only, and = at the end; or it is a function that gives one');
+  throw invalidOption(
+    'token must have letters, digits and - . _ ~ + / only, and = at the end; or it is a function that gives one',
+  );
 }
 
 /** The token for a new connection. @throws {@link OutriderError} `unauthorized`, `invalid-option` */
