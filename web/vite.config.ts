@@ -86,6 +86,7 @@ function builtOnly(): Plugin {
   const missing = packaged.filter((build) => !existsSync(`${root}/src/wasm/${build}/outrider_edge_bg.wasm`));
   return {
     name: 'built-only',
+    enforce: 'pre',
     buildStart() {
       const found = packaged.filter((build) => !missing.includes(build));
       this.info(`builds of the engine in this package: ${found.join(', ') || 'none'}`);
