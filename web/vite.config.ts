@@ -1,4 +1,5 @@
 import { fileURLToPath } from 'node:url';
+import { existsSync } from 'node:fs';
 import type { Plugin, Rollup } from 'vite';
 import { build } from 'vite';
 import { defineConfig } from 'vitest/config';
@@ -77,6 +78,32 @@ function plainAddresses(): Plugin {
   };
 }
 
+/** Builds of the engine that a package has. */
+const packaged = ['relaxed-threads', 'simd128-threads', 'relaxed', 'simd128'];
+
+/** Refers to the builds that exist, since bundlers fail at others. Fails if some are missing, unless that is wanted. */
+function builtOnly(): Plugin {
+  const missing = packaged.filter((build) => !existsSync(`${root}/src/wasm/${build}/outrider_edge_bg.wasm`));
+  return {
+    name: 'built-only',
+    enforce: 'pre',
+    buildStart() {
+      const found = packaged.filter((build) => !missing.includes(build));
+      this.info(`builds of the engine in this package: ${found.join(', ') || 'none'}`);
+      if (missing.length === 0 || process.env['OUTRIDER_SOME_BUILDS'] !== undefined) return;
+      const remedy =
+        '`cargo xtask test page --full` makes all four; OUTRIDER_SOME_BUILDS=1 makes a package of those that exist';
+      this.error(`the package lacks ${missing.join(', ')}: ${remedy}`);
+    },
+    transform(code, id) {
+      if (!id.endsWith('/outrider/files.ts')) return null;
+      const absent = (text: string, build: string): string =>
+        text.replace(`new URL('../wasm/${build}/outrider_edge_bg.wasm', import.meta.url)`, "new URL('about:blank')");
+      return { code: missing.reduce(absent, code), map: null };
+    },
+  };
+}
+
 /** The package's files have the names of the builds, so that `wasmUrl` can name a folder of them. */
 function assetName({ originalFileNames }: Rollup.PreRenderedAsset): string {
   const build = originalFileNames.map((name) => engineFile.exec(name)?.[1]).find(Boolean);
@@ -84,7 +111,7 @@ function assetName({ originalFileNames }: Rollup.PreRenderedAsset): string {
 }
 
 export default defineConfig(({ mode }) => ({
-  plugins: [workerSource(mode), mode === 'package' ? plainAddresses() : compressed()],
+  plugins: [workerSource(mode), ...(mode === 'package' ? [builtOnly(), plainAddresses()] : [compressed()])],
   // Relative, so that the page also works below a path of somebody's own server.
   base: './',
   build:

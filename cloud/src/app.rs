@@ -80,6 +80,8 @@ pub fn app(state: AppState, page: PathBuf) -> Router {
     let probes = Router::new()
         .route("/healthz", get(probes::health))
         .route("/readyz", get(probes::ready))
+        // Pages that the server refuses learn from this that it is there, and so that it has refused them.
+        .layer(header("cross-origin-resource-policy", "cross-origin"))
         .layer(header("cache-control", "no-store"));
     Router::new()
         .merge(model)

@@ -53,6 +53,14 @@ pub enum NativeEdgeError {
         /// Error of the connection attempt.
         error: Box<tungstenite::Error>,
     },
+    /// The server is silent.
+    #[error("{url} does not answer within {} s: check the address and the network", .patience.as_secs_f64())]
+    Silent {
+        /// Address of the server.
+        url: String,
+        /// Time that the server was given.
+        patience: Duration,
+    },
     /// The connection is gone.
     #[error("the connection to the server was lost")]
     Lost,
@@ -74,7 +82,7 @@ impl NativeEdgeError {
     /// Returns true if a server was reached and then lost, so that another attempt may succeed.
     fn is_cut(&self) -> bool {
         match self {
-            Self::Lost => true,
+            Self::Lost | Self::Silent { .. } => true,
             Self::Unreachable { error, .. } => match &**error {
                 tungstenite::Error::Io(error) => error.kind() != io::ErrorKind::ConnectionRefused,
                 tungstenite::Error::Protocol(error) => *error == ProtocolError::HandshakeIncomplete,
@@ -228,6 +236,18 @@ struct Runtime {
     url: String,
     token: Option<String>,
     origin: Instant,
+    /// Time that the server has to accept a connection.
+    patience: Duration,
+}
+
+/// The result of `work`, or an error if the server at `url` is silent for longer than `patience`.
+async fn answered<R>(
+    url: &str,
+    patience: Duration,
+    work: impl Future<Output = Result<R, NativeEdgeError>>,
+) -> Result<R, NativeEdgeError> {
+    let silent = |_| NativeEdgeError::Silent { url: url.to_owned(), patience };
+    time::timeout(patience, work).await.map_err(silent)?
 }
 
 impl Platform for Runtime {
@@ -235,7 +255,8 @@ impl Platform for Runtime {
     type Error = NativeEdgeError;
 
     async fn connect(&mut self) -> Result<Transport, NativeEdgeError> {
-        let connected = Transport::connect_as(&self.url, self.token.as_deref()).await;
+        let connecting = Transport::connect_as(&self.url, self.token.as_deref());
+        let connected = answered(&self.url, self.patience, connecting).await;
         connected.inspect_err(|error| tracing::debug!(%error, "the server cannot be reached yet"))
     }
 
@@ -292,7 +313,8 @@ pub struct NativeEdge<'a> {
 
 impl<'a> NativeEdge<'a> {
     /// Connects to a server, with a bearer token if it requires one, and performs the handshake. Both are repeated a
-    /// few times if the connection is cut meanwhile. A generation survives a lost connection as far as `retry` allows.
+    /// few times if the connection is cut or silent meanwhile. A generation survives a lost or silent connection as far
+    /// as `retry` allows.
     pub async fn connect(
         model: &'a Model,
         info: DraftInfo,
@@ -302,7 +324,8 @@ impl<'a> NativeEdge<'a> {
     ) -> Result<Self, NativeEdgeError> {
         let mut failed = 0;
         loop {
-            let error = match Self::begin(model, info.clone(), url, token).await {
+            let begun = Self::begin(model, info.clone(), url, token, retry.stall);
+            let error = match answered(url, retry.stall, begun).await {
                 Ok(mut edge) => {
                     edge.driver.set_retry(retry);
                     return Ok(edge);
@@ -318,15 +341,23 @@ impl<'a> NativeEdge<'a> {
         }
     }
 
-    async fn begin(model: &'a Model, info: DraftInfo, url: &str, token: Option<&str>) -> Result<Self, NativeEdgeError> {
+    async fn begin(
+        model: &'a Model,
+        info: DraftInfo,
+        url: &str,
+        token: Option<&str>,
+        patience: Duration,
+    ) -> Result<Self, NativeEdgeError> {
         let transport = Transport::connect_as(url, token).await?;
-        let runtime = Runtime { url: url.to_owned(), token: token.map(str::to_owned), origin: Instant::now() };
+        let (origin, token) = (Instant::now(), token.map(str::to_owned));
+        let runtime = Runtime { url: url.to_owned(), token, origin, patience };
         Self::open(model, info, runtime, transport).await
     }
 
     /// Performs the handshake over one connection, without reconnecting later.
     pub async fn greet(model: &'a Model, info: DraftInfo, transport: Transport) -> Result<Self, NativeEdgeError> {
-        let runtime = Runtime { url: String::new(), token: None, origin: Instant::now() };
+        let origin = Instant::now();
+        let runtime = Runtime { url: String::new(), token: None, origin, patience: Duration::MAX };
         Self::open(model, info, runtime, transport).await
     }
 

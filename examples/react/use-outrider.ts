@@ -43,6 +43,7 @@ export function useOutrider(options: LoadOptions = {}) {
       running.current?.stop();
       setText("");
       setSummary(null);
+      setError(null);
       try {
         const generation = outrider?.generate(prompt, generateOptions) ?? null;
         running.current = generation;

@@ -69,7 +69,7 @@ fn entry(kind: &NameInfo, entry: &Entry) -> String {
 
 /// A documented field of an interface.
 fn field(out: &mut String, documentation: &str, name: &str, kind: &str) {
-    writeln!(out, "  /** {documentation} */\n  {name}?: {kind};").unwrap();
+    writeln!(out, "  /** {documentation} */\n  {name}?: {kind} | undefined;").unwrap();
 }
 
 fn readers(option: &str) -> String {
@@ -141,7 +141,7 @@ fn typescript() -> String {
         NUMBERS.iter().filter(|info| !info.unset.is_empty()).map(|info| format!("'{}'", info.name)).collect();
     writeln!(
         out,
-        "}}\n\n/** The numbers that hang on other options if not given. */\nexport type UnsetOption = {};",
+        "}}\n\n/** The numbers whose default is no fixed number. */\nexport type UnsetOption = {};",
         unset.join(" | ")
     )
     .unwrap();

@@ -21,7 +21,8 @@ use outrider_tests::{
 const LENGTH: u32 = 24;
 const LONG: u32 = 44;
 const WAITING: Schedule = Schedule { group: 2, patience: 0.01, lead: 64 };
-const RETRY: Retry = Retry { attempts: 40, pause: Duration::from_millis(2), longest: Duration::from_millis(20) };
+const RETRY: Retry =
+    Retry { attempts: 40, pause: Duration::from_millis(2), longest: Duration::from_millis(20), stall: Duration::MAX };
 
 fn settings(mode: &Mode, temperature: f32, seed: u64) -> Settings {
     let sampling = SamplingParameters { temperature, top_k: 0, top_p: 1.0 };

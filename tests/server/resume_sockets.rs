@@ -1,6 +1,6 @@
 //! Sessions that survive, over real sockets: a native edge, a proxy that cuts, the real server with a small target.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use outrider_cloud::{
     edge::{NativeEdge, NativeEdgeError, Retry},
@@ -20,7 +20,8 @@ use outrider_tests::{
 
 /// The one that sends most: connections are cut by bytes, and passes take time.
 const SCHEME: SchemeParameters = SchemeParameters::Dense;
-const RETRY: Retry = Retry { attempts: 40, pause: Duration::from_millis(2), longest: Duration::from_millis(20) };
+const RETRY: Retry =
+    Retry { attempts: 40, pause: Duration::from_millis(2), longest: Duration::from_millis(20), stall: Duration::MAX };
 
 fn settings(mode: Mode, max_new_tokens: u32) -> Settings {
     Settings { mode, sampling: GREEDY, seed: 1, max_new_tokens }
@@ -85,6 +86,36 @@ async fn two_hundred_cuts_change_nothing() {
     }
     println!("{} cuts, {resumed} resumed, {texts} texts, {} servers", proxy.cuts(), servers.len());
     assert!(resumed > 100);
+}
+
+/// Black holes: bytes vanish and connections stay open, in the handshake and in the middle of a text.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_connection_is_replaced_and_the_text_is_whole() {
+    let draft = blocks::draft();
+    let length = draft.config().context_length as u32 / 2;
+    let server = server(4, Limits::default()).await;
+    let mut calm = NativeEdge::connect(&draft, draft_info(&draft), &server.url, None, Retry::default()).await.unwrap();
+    let (expected, _) = generate(&mut calm, vec![3, 1], &settings(Mode::CloudOnly, length)).await;
+    calm.close().await;
+
+    let proxy = Proxy::before(&server.url, 1 << 30, 7).await;
+    let retry = Retry { stall: Duration::from_secs(1), ..Retry::default() };
+    proxy.swallow(1);
+    let mut edge = NativeEdge::connect(&draft, draft_info(&draft), &proxy.url, None, retry).await.unwrap();
+    for (mode, more) in [(Mode::CloudOnly, 0), (speculative(), 0), (Mode::CloudOnly, 1)] {
+        let began = Instant::now();
+        let mut text = Vec::new();
+        let settings = settings(mode, length);
+        let written = edge.generate(vec![3, 1], &settings, |committed| {
+            if text.is_empty() {
+                proxy.swallow(more);
+            }
+            text.extend(committed.tokens.iter().map(|&(id, _)| id));
+        });
+        let generated = tokio::time::timeout(Duration::from_secs(10), written).await.expect("it never ends").unwrap();
+        assert_eq!((&text, generated.resumed), (&expected, 1));
+        assert!(began.elapsed() >= Duration::from_secs(1));
+    }
 }
 
 fn prompt() -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! A TCP proxy that cuts its connections.
+//! A TCP proxy that cuts its connections, or lets them go silent.
 
 use std::{
     net::SocketAddr,
@@ -30,6 +30,9 @@ struct Shared {
     /// Bytes that a connection bears on average.
     bytes: u32,
     cuts: AtomicUsize,
+    opened: AtomicUsize,
+    /// Number of the first connection that passes bytes on; those before it swallow them.
+    first_open: AtomicUsize,
 }
 
 impl Proxy {
@@ -43,6 +46,8 @@ impl Proxy {
                 chance: Mutex::new(Randomness::new(seed, End::Edge)),
                 bytes,
                 cuts: AtomicUsize::new(0),
+                opened: AtomicUsize::new(0),
+                first_open: AtomicUsize::new(0),
             }),
         };
         let shared = Arc::clone(&proxy.shared);
@@ -59,6 +64,12 @@ impl Proxy {
         self.shared.cuts.load(Ordering::Relaxed)
     }
 
+    /// Swallows all further bytes of the connections of now and of `more` later ones, and closes none of them.
+    pub fn swallow(&self, more: usize) {
+        let opened = self.shared.opened.load(Ordering::Relaxed);
+        self.shared.first_open.store(opened + more, Ordering::Relaxed);
+    }
+
     /// Connects later connections to another server.
     pub fn turn_to(&self, url: &str) {
         *self.shared.server.lock().unwrap() = address(url);
@@ -70,6 +81,7 @@ fn address(url: &str) -> SocketAddr {
 }
 
 async fn pass_on(mut near: TcpStream, shared: Arc<Shared>) {
+    let number = shared.opened.fetch_add(1, Ordering::Relaxed);
     let server = *shared.server.lock().unwrap();
     let Ok(mut far) = TcpStream::connect(server).await else { return };
     near.set_nodelay(true).unwrap();
@@ -83,6 +95,9 @@ async fn pass_on(mut near: TcpStream, shared: Arc<Shared>) {
             read = far.0.read(&mut down) => (&down[..read.unwrap_or(0)], &mut near.1),
         };
         let borne = bytes.len().min(left);
+        if borne > 0 && number < shared.first_open.load(Ordering::Relaxed) {
+            continue;
+        }
         if borne == 0 || to.write_all(&bytes[..borne]).await.is_err() {
             return;
         }

@@ -1,8 +1,8 @@
 //! JavaScript interface of the edge.
 
-use std::{cell::RefCell, rc::Rc, sync::Arc};
+use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 
-use futures_channel::oneshot;
+use futures_channel::{mpsc::UnboundedSender, oneshot};
 use futures_util::FutureExt;
 use outrider_models::{ChatTemplate, Tokenizer};
 use outrider_speculation::{
@@ -37,6 +37,8 @@ pub struct Edge {
     links: Links,
     /// Connection to the server; taken out while a generation runs.
     connection: RefCell<Option<Connection>>,
+    /// Sender of changes of the network to the connection.
+    change: RefCell<Option<UnboundedSender<()>>>,
     stop: Rc<RefCell<Option<oneshot::Sender<()>>>>,
 }
 
@@ -57,17 +59,24 @@ impl Edge {
         })?)
     }
 
-    /// Connects to a server's WebSocket, replacing an older connection. `token` is a bearer token, if the server
-    /// requires one. `claim`, from an event of an earlier generation, resumes that session if the server still has it.
+    /// Connects to a server's WebSocket, replacing an older connection. `token` is a function that resolves to a bearer
+    /// token, if the server requires one; each connection calls it. `claim`, from an event of an earlier generation,
+    /// resumes that session if the server still has it.
     /// Resolves to `{ contextLength, maxDraftTokens, maxInFlight, vocabSize }`.
-    pub async fn connect(&self, url: &str, token: Option<String>, claim: JsValue) -> Result<JsValue, JsValue> {
+    pub async fn connect(
+        &self,
+        url: &str,
+        token: Option<js_sys::Function>,
+        claim: JsValue,
+    ) -> Result<JsValue, JsValue> {
         self.close();
         let session = match SavedObject::from_js(claim)? {
             Some(saved) => EdgeSession::returning(self.draft_info(), saved),
             None => EdgeSession::new(self.draft_info()),
         };
-        let browser = Browser::new(url, token, self.links.clone())?;
-        let socket = browser.open()?;
+        let (browser, change) = Browser::new(url, token, self.links.clone())?;
+        *self.change.borrow_mut() = Some(change);
+        let socket = browser.open().await?;
         let opened = Connection::open(session, browser, socket, CachedDraft::new(self.draft.clone())).await;
         let connection = opened.map_err(|error| match error {
             DriveError::Lost => Failure::new("connection-failed", format!("{url} cannot be reached")),
@@ -87,7 +96,7 @@ impl Edge {
     }
 
     /// Generates the continuation of a prompt. Calls `on_event` for every verdict and `on_line` for changes of the
-    /// connection. `continuation` is `{ attempts, committed }`. Resolves to a summary.
+    /// connection. `continuation` is `{ attempts, stallMs, committed }`. Resolves to a summary.
     pub async fn generate(
         &self,
         request: JsValue,
@@ -96,7 +105,7 @@ impl Edge {
         on_line: js_sys::Function,
     ) -> Result<JsValue, JsValue> {
         let request = GenerateRequest::from_js(request)?;
-        let Continuation { attempts, committed } = Continuation::from_js(continuation)?;
+        let Continuation { attempts, stall_ms, committed } = Continuation::from_js(continuation)?;
         let mut settings = request.settings()?;
         settings.max_new_tokens = settings.max_new_tokens.saturating_sub(committed.len() as u32);
         let prompt = self.prompt(&request.start())?;
@@ -106,7 +115,8 @@ impl Edge {
             .borrow_mut()
             .take()
             .ok_or_else(|| Failure::new("not-connected", "there is no connection, or a generation is under way"))?;
-        connection.set_retry(Retry { attempts, ..Retry::default() });
+        let stall = Duration::try_from_secs_f64(stall_ms / 1e3).unwrap_or(Duration::MAX);
+        connection.set_retry(Retry { attempts, stall, ..Retry::default() });
         let (stop, stopped) = oneshot::channel();
         *self.stop.borrow_mut() = Some(stop);
 
@@ -184,6 +194,14 @@ impl Edge {
         }
     }
 
+    /// Reports that the network may have changed, so that a silent connection counts as lost sooner.
+    pub fn network_changed(&self) {
+        if let Some(change) = &*self.change.borrow() {
+            // A connection that is gone needs no notice.
+            let _ = change.unbounded_send(());
+        }
+    }
+
     /// Closes the connection to the server.
     pub fn close(&self) {
         if let Some(mut connection) = self.connection.borrow_mut().take() {
@@ -210,6 +228,7 @@ impl Edge {
             chat,
             links: Links::unlimited(),
             connection: RefCell::new(None),
+            change: RefCell::new(None),
             stop: Rc::default(),
         }
     }

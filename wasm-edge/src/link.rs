@@ -58,17 +58,20 @@ pub struct LinkedSocket {
     links: Links,
     outgoing: UnboundedSender<(Duration, Vec<u8>)>,
     incoming: UnboundedReceiver<(Duration, Vec<u8>)>,
+    /// Time at which all bytes so far reach the end of the uplink.
+    sent_at: Duration,
     /// Next message, which has not yet reached the end of the link.
     under_way: Option<(Duration, Vec<u8>)>,
 }
 
 impl LinkedSocket {
     /// Connects to a WebSocket URL. Pages cannot set headers on a WebSocket, so a token is sent as an offered
-    /// subprotocol.
+    /// subprotocol, with bytes that a subprotocol cannot have as `%2F`.
     pub fn open(url: &str, token: Option<&str>, links: Links) -> Result<Self, Failure> {
         let protocols = Array::new();
         if let Some(token) = token {
             protocols.push(&"outrider".into());
+            let token = js_sys::encode_uri_component(token);
             protocols.push(&format!("outrider.bearer.{token}").into());
         }
         let failed = |why: String| Failure::new("connection-failed", format!("{url} cannot be reached: {why}"));
@@ -79,7 +82,7 @@ impl LinkedSocket {
         spawn_local(pump(socket, queue, links.clone()));
         let (arrivals, incoming) = unbounded();
         spawn_local(stamp(stream, arrivals, links.clone()));
-        Ok(Self { links, outgoing, incoming, under_way: None })
+        Ok(Self { links, outgoing, incoming, sent_at: Duration::ZERO, under_way: None })
     }
 }
 
@@ -87,6 +90,7 @@ impl Socket for LinkedSocket {
     /// Queues bytes for the link and returns at once.
     async fn send(&mut self, bytes: Vec<u8>) -> bool {
         let arrival = self.links.up.borrow_mut().arrival(self.links.now(), bytes.len());
+        self.sent_at = arrival;
         // The pump ends when the socket does, which `receive` reports.
         let _ = self.outgoing.unbounded_send((arrival, bytes));
         true
@@ -104,6 +108,10 @@ impl Socket for LinkedSocket {
     /// Closes the socket after the last bytes have been sent.
     async fn close(&mut self) {
         self.outgoing.close_channel();
+    }
+
+    fn holds_bytes(&self) -> bool {
+        self.under_way.is_some() || self.sent_at > self.links.now()
     }
 }
 

@@ -136,6 +136,8 @@ impl GenerateRequest {
 pub struct Continuation {
     /// Maximum number of consecutive failed attempts to reconnect before a generation fails.
     pub attempts: u32,
+    /// Longest silence of the server while text is due, in milliseconds.
+    pub stall_ms: f64,
     /// Tokens of the text that were committed before a reload; they follow the prompt.
     pub committed: Vec<u32>,
 }

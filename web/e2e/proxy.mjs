@@ -73,6 +73,11 @@ export class Proxy {
     for (const socket of this.#open) socket.resetAndDestroy();
   }
 
+  /** Swallows all further bytes of the connections of now, and closes none of them. */
+  swallow() {
+    for (const socket of this.#open) socket.removeAllListeners('data').resume();
+  }
+
   /** {@link close}, for `using`. */
   [Symbol.dispose]() {
     this.close();

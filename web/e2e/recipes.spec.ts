@@ -385,7 +385,7 @@ test('what the engine gives is what the types say', async ({ page }) => {
   const claim: Names<Package.Claim> = { session: true, secret: true, attempts: true, generation: true };
   const round: Names<Package.Round> = { tokens: true, statistics: true, round: true };
   const summary: Names<Omit<Package.Summary, keyof Package.Statistics>> = {
-    ...{ text: true, promptTokens: true, finish: true, promptTokenIds: true, tokenIds: true },
+    ...{ seed: true, text: true, promptTokens: true, finish: true, promptTokenIds: true, tokenIds: true },
   };
   const named = { session, model, token, evidence, candidate, claim, given: round };
   for (const [name, names] of Object.entries(named)) expect(given[name], name).toEqual(Object.keys(names).sort());

@@ -17,6 +17,25 @@ test.afterAll(async () => {
   await slow?.kill();
 });
 
+test('a connection that goes silent is replaced, and the text is whole within ten seconds', async ({ demo }) => {
+  await demo.open(slow, query);
+  await demo.run();
+  const whole = await demo.ids();
+
+  using proxy = await Proxy.before(slow.url);
+  await demo.open(proxy, query);
+  await demo.slide('round-trip', 100);
+  await demo.start();
+  await demo.waitForTokens(4);
+  const began = Date.now();
+  proxy.swallow();
+  await demo.slide('round-trip', 0);
+  await expect(demo.main).toHaveAttribute('data-connection', 'resumed', { timeout: 10_000 });
+  await demo.finish();
+  expect(await demo.ids()).toEqual(whole);
+  expect(Date.now() - began).toBeLessThan(10_000);
+});
+
 test('a cut connection and a reload change nothing of the text', async ({ demo }) => {
   await demo.open(slow, query);
   await demo.run();

@@ -1,6 +1,6 @@
 //! The WebSocket, as a stream and a sink of frames.
 
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{borrow::Cow, error::Error, sync::Arc, time::Duration};
 
 use axum::{
     Extension,
@@ -49,8 +49,8 @@ pub(super) async fn upgrade(
     mut upgrade: WebSocketUpgrade,
 ) -> Response {
     let protocols: Vec<&str> = upgrade.requested_protocols().filter_map(|protocol| protocol.to_str().ok()).collect();
-    let shown = token::bearer(&headers).or(token::offered(protocols.iter().copied()));
-    let client = token::check(shared.state.access.tokens.as_ref(), shown);
+    let shown = token::bearer(&headers).map(Cow::Borrowed).or(token::offered(protocols.iter().copied()));
+    let client = token::check(shared.state.access.tokens.as_ref(), shown.as_deref());
     if protocols.contains(&PROTOCOL) {
         upgrade.set_selected_protocol(HeaderValue::from_static(PROTOCOL));
     }

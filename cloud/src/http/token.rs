@@ -1,11 +1,12 @@
 //! Bearer tokens of clients.
 //!
 //! A request has one in `Authorization: Bearer …`. A page cannot set that header on a WebSocket, but it can offer
-//! subprotocols: `outrider`, which the server selects, and `outrider.bearer.…`.
+//! subprotocols: `outrider`, which the server selects, and `outrider.bearer.…`, where `/` is written `%2F`, and so on.
 
-use std::{collections::HashSet, fmt, sync::Arc};
+use std::{borrow::Cow, collections::HashSet, fmt, sync::Arc};
 
 use axum::http::{HeaderMap, header};
+use percent_encoding::percent_decode_str;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -29,8 +30,8 @@ pub enum TokensError {
     /// The token is too short to be hard to guess.
     #[error("the token at line {0} has fewer than 16 characters; `openssl rand -hex 32` makes a good one")]
     Short(usize),
-    /// The token cannot be a subprotocol, so a page could not send it.
-    #[error("the token at line {0} may have only letters, digits, - and _")]
+    /// The token is no bearer token of RFC 6750.
+    #[error("the token at line {0} may have only letters, digits, and - . _ ~ + / =")]
     Characters(usize),
     /// The name or the token occurs twice.
     #[error("line {0} repeats a name or a token")]
@@ -58,7 +59,7 @@ impl Tokens {
             if token.len() < SHORTEST {
                 return Err(TokensError::Short(number));
             }
-            if !token.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_') {
+            if !token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte)) {
                 return Err(TokensError::Characters(number));
             }
             if !seen.insert(name) || !seen.insert(token) {
@@ -113,8 +114,9 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// Token among the offered subprotocols.
-pub(crate) fn offered<'a>(protocols: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    protocols.filter_map(|protocol| protocol.strip_prefix(PROTOCOL_PREFIX)).next()
+pub(crate) fn offered<'a>(mut protocols: impl Iterator<Item = &'a str>) -> Option<Cow<'a, str>> {
+    let written = protocols.find_map(|protocol| protocol.strip_prefix(PROTOCOL_PREFIX))?;
+    percent_decode_str(written).decode_utf8().ok()
 }
 
 fn digest(token: &str) -> [u8; 32] {
@@ -149,7 +151,7 @@ mod tests {
             ("0123456789abcdef\n", TokensError::Line(1)),
             ("\nalice 0123456789abcdef b\n", TokensError::Line(2)),
             ("alice 0123456789abcde\n", TokensError::Short(1)),
-            ("alice 0123456789abcdef=\n", TokensError::Characters(1)),
+            ("alice 0123456789abcdef%\n", TokensError::Characters(1)),
             ("alice 0123456789abcdef\nalice 0123456789abcdeg\n", TokensError::Repeated(2)),
             ("alice 0123456789abcdef\nbob 0123456789abcdef\n", TokensError::Repeated(2)),
         ] {
@@ -165,7 +167,11 @@ mod tests {
         assert_eq!(bearer(&headers), Some("abc"));
         headers.insert(header::AUTHORIZATION, "Basic abc".parse().unwrap());
         assert_eq!(bearer(&headers), None);
-        assert_eq!(offered(["outrider", "outrider.bearer.abc"].into_iter()), Some("abc"));
+        assert_eq!(offered(["outrider", "outrider.bearer.abc"].into_iter()).as_deref(), Some("abc"));
+        // A JSON Web Token, and all characters that a subprotocol cannot have.
+        assert_eq!(offered(["outrider.bearer.eyJh.eyJz.c2-_"].into_iter()).as_deref(), Some("eyJh.eyJz.c2-_"));
+        assert_eq!(offered(["outrider.bearer.a%2Fb%2B~%3D%3D"].into_iter()).as_deref(), Some("a/b+~=="));
+        assert_eq!(offered(["outrider.bearer.%FF"].into_iter()), None);
         assert_eq!(offered(["outrider"].into_iter()), None);
     }
 }

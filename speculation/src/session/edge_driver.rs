@@ -3,7 +3,8 @@
 //! It is written once, over four small traits: a [`Socket`], the [`Platform`] that opens sockets and keeps time, and a
 //! [`DraftModel`]. The browser has its own, the native edge has others, and the tests have a virtual clock.
 //!
-//! A lost connection is opened again: the first attempt comes at once, and pauses follow as [`Retry`] says.
+//! A lost connection is opened again: the first attempt comes at once, and pauses follow as [`Retry`] says. A
+//! connection on which nothing arrives while text is due counts as lost after [`Retry::stall`].
 
 use core::{
     future::{Future, pending, poll_fn},
@@ -33,6 +34,11 @@ pub trait Socket {
 
     /// Closes the connection after all that was handed in is sent.
     fn close(&mut self) -> impl Future<Output = ()>;
+
+    /// True while it holds back bytes of either direction, as an emulated link does.
+    fn holds_bytes(&self) -> bool {
+        false
+    }
 }
 
 /// A maker of connections to one server, and a clock.
@@ -48,7 +54,7 @@ pub trait Platform {
     /// The time since any fixed moment.
     fn now(&self) -> Duration;
 
-    /// Waits for the time `pause`.
+    /// Waits for the time `pause`, or less where the network is known to have changed.
     fn sleep(&mut self, pause: Duration) -> impl Future<Output = ()>;
 
     /// Lets what has arrived be delivered. A runtime that drafting keeps busy would read nothing.
@@ -157,6 +163,11 @@ pub struct Driver<P: Platform, D> {
     interruption: Option<ErrorFrame>,
     /// Time at which others last had a turn; `None`: a frame waits for one.
     turned: Option<Duration>,
+    /// Start of the current silence: the last frame in either direction. Forward passes do not count as silence, since
+    /// a frame that arrives meanwhile is not seen.
+    silent_since: Duration,
+    /// Connections that were replaced for their silence since the last token.
+    stalls: u32,
 }
 
 /// The user of a generation, who may stop it and receives its notices.
@@ -188,7 +199,9 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
     /// saved is asked for a new one.
     pub async fn open(session: EdgeSession, platform: P, socket: P::Socket, draft: D) -> Result<Self, Failure<P, D>> {
         let (retry, failed, interruption, turned) = (Retry::NEVER, 0, None, None);
-        let mut driver = Self { session, platform, socket, draft, retry, failed, interruption, turned };
+        let (silent_since, stalls) = (platform.now(), 0);
+        let mut driver =
+            Self { session, platform, socket, draft, retry, failed, interruption, turned, silent_since, stalls };
         let mut nobody = User { stop: Some(pin!(pending())), tell: |_: &EdgeSession, _| {} };
         loop {
             match driver.next_event(&mut nobody).await? {
@@ -228,7 +241,10 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
         (user.tell)(&self.session, Notice::Begun);
         loop {
             match self.next_event(&mut user).await? {
-                Event::Committed(committed) => (user.tell)(&self.session, Notice::Committed(committed)),
+                Event::Committed(committed) => {
+                    self.stalls = 0;
+                    (user.tell)(&self.session, Notice::Committed(committed));
+                }
                 Event::Finished(reason) => return Ok(reason),
                 Event::Refused(error) => return Err(DriveError::Refused(error)),
                 Event::Closed(reason) => return Err(reason.map_or(DriveError::Lost, DriveError::Closed)),
@@ -264,24 +280,56 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
             }
             match self.session.poll(self.platform.now())? {
                 Some(EdgeOutput::Event(event)) => return Ok(event),
-                Some(EdgeOutput::Forward(forward)) => self.run_draft(&forward).await?,
+                Some(EdgeOutput::Forward(forward)) => {
+                    let began = self.platform.now();
+                    self.run_draft(&forward).await?;
+                    self.silent_since += self.platform.now().saturating_sub(began);
+                }
                 Some(EdgeOutput::Send(bytes)) => {
                     self.turned = None;
+                    self.silent_since = self.platform.now();
                     if !self.socket.send(bytes).await {
                         self.reconnect(user).await?;
                     }
                 }
-                None => match user.unless_stopped(self.socket.receive()).await {
+                None => match user.unless_stopped(self.receive()).await {
                     Some(Some(bytes)) => {
-                        let now = self.platform.now();
-                        self.turned = Some(now);
-                        self.session.handle_frame(&bytes, now)?;
+                        self.turned = Some(self.platform.now());
+                        self.hear(&bytes)?;
                     }
                     Some(None) => self.reconnect(user).await?,
                     None => self.session.cancel(),
                 },
             }
         }
+    }
+
+    /// The next message; `None` when the connection is gone, or has been silent for too long.
+    async fn receive(&mut self) -> Option<Vec<u8>> {
+        loop {
+            let Some(rest) = self.rest_of_silence() else { return self.socket.receive().await };
+            if let Some(received) = received_within(&mut self.socket, &mut self.platform, rest).await {
+                return received;
+            }
+            if !self.socket.holds_bytes() {
+                self.stalls += u32::from(self.failed == 0);
+                return None;
+            }
+            self.silent_since = self.platform.now();
+        }
+    }
+
+    /// The time for which the server may still be silent; `None` without a limit. A server that has answered a new
+    /// connection is given more time to write: it may be slow.
+    fn rest_of_silence(&self) -> Option<Duration> {
+        let doublings = if self.failed == 0 { self.stalls.min(10) } else { 0 };
+        let longest = self.retry.stall.checked_mul(1 << doublings)?;
+        Some(longest.saturating_sub(self.platform.now().saturating_sub(self.silent_since)))
+    }
+
+    fn hear(&mut self, bytes: &[u8]) -> Result<(), EdgeError> {
+        self.silent_since = self.platform.now();
+        self.session.handle_frame(bytes, self.silent_since)
     }
 
     /// Hands in what has arrived without waiting for more: a verdict may discard what would be drafted next.
@@ -297,7 +345,7 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
         if has_time {
             // A processor that drafts without a break sends nothing, where it is the only one.
             match user.unless_stopped(received_within(&mut self.socket, &mut self.platform, BREAK)).await {
-                Some(Some(Some(bytes))) => self.session.handle_frame(&bytes, self.platform.now())?,
+                Some(Some(Some(bytes))) => self.hear(&bytes)?,
                 Some(Some(None)) => return self.reconnect(user).await,
                 Some(None) => {}
                 None => {
@@ -313,7 +361,7 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
         self.turned = Some(self.platform.now());
         while let Some(received) = if_ready(self.socket.receive()).await {
             match received {
-                Some(bytes) => self.session.handle_frame(&bytes, self.platform.now())?,
+                Some(bytes) => self.hear(&bytes)?,
                 None => return self.reconnect(user).await,
             }
         }

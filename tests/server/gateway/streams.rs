@@ -56,7 +56,8 @@ const K_SQS_TOY: SchemeParameters =
 /// Number of edges that write at a time, for tests of many texts.
 const AT_A_TIME: usize = 24;
 const STEP: Duration = Duration::from_millis(2);
-const RETRY: Retry = Retry { attempts: 40, pause: Duration::from_millis(2), longest: Duration::from_millis(20) };
+const RETRY: Retry =
+    Retry { attempts: 40, pause: Duration::from_millis(2), longest: Duration::from_millis(20), stall: Duration::MAX };
 
 /// Path of a file that no other test uses.
 fn scratch(name: &str) -> PathBuf {

@@ -110,7 +110,8 @@ test.describe('a plain page', () => {
       "const code: 'wasm-failed' extends OutriderError['code'] ? true : false = true;",
       // It would be no error if the types were `any`.
       '// @ts-expect-error\nOutrider.load({ server: 1 });',
-      'export { code, load };',
+      "import * as worker from 'outrider/worker.js';",
+      'export { code, load, worker };',
     ];
     await writeFile(path.join(folder, 'use.mts'), lines.join('\n'));
     const tsc = path.resolve(import.meta.dirname, '../../node_modules/.bin/tsc');

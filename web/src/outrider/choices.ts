@@ -27,82 +27,82 @@ export type Goal = 'speed' | 'passes';
 /** The options that are names. */
 export interface NameOptions {
   /** Data sent for each drafted token; `auto` if not given. */
-  scheme?: Scheme;
+  scheme?: Scheme | undefined;
   /** `auto`, `qs`, `k-sqs`, `c-sqs`: Code of distributions on a lattice; `enumerative` if not given. */
-  code?: Code;
+  code?: Code | undefined;
   /** `dssd`: Data that the server sends after a rejection; `sampled` if not given. */
-  downlink?: Downlink;
+  downlink?: Downlink | undefined;
   /** Acceptance rule by which the server judges drafts; `exact` if not given. */
-  rule?: RuleName | (string & {});
+  rule?: RuleName | (string & {}) | undefined;
   /** Gate that commits tokens without asking the server; `none` if not given. */
-  gate?: GateName | (string & {});
+  gate?: GateName | (string & {}) | undefined;
   /** Stop rule that ends a round; `fixed` if not given. */
-  stopRule?: StopRuleName | (string & {});
+  stopRule?: StopRuleName | (string & {}) | undefined;
   /** `auto`, `ahead`: Goal of drafting ahead; `speed` if not given. */
-  goal?: Goal;
+  goal?: Goal | undefined;
 }
 
 /** The numbers that come with names, each with ranges and defaults of its own. */
 export interface ParameterOptions {
   /** Parameter of `rule`: α of `lossy`, α of `lossy-tuned`, α of `chow`, α of `chow-log`, α of `diff`, α of `diff-log`, α of `opt`, α of `opt-log`, α of `token-v1`, α of `token-v2`, α of `token-v3`, α of `bild-star`, α of `bild`, D of `mentored`, α of `oracle-diff`. */
-  ruleParameter?: number;
+  ruleParameter?: number | undefined;
   /** Threshold of `gate`: τ of `sprinter`, α of `token-cascade`, α of `sequence-cascade`, α of `sequence-product`. */
-  gateThreshold?: number;
+  gateThreshold?: number | undefined;
   /** Threshold of `stopRule`: λ of `adaedl`, h of `specdec`, α of `bild`. */
-  stopThreshold?: number;
+  stopThreshold?: number | undefined;
 }
 
 /** The options that are numbers of their own. */
 export interface NumberOptions {
   /** 0 is greedy: always the most likely token. */
-  temperature?: number;
+  temperature?: number | undefined;
   /** Keeps the fewest most likely tokens whose probabilities reach this; 1 is off. */
-  topP?: number;
+  topP?: number | undefined;
   /** Keeps the k most likely tokens; 0 is off. */
-  topK?: number;
-  /** Equal seeds and options repeat a generation, except where a session has learned. Later generations of a session start with the state of earlier ones: C-SQS with its threshold, AdaEDL with its λ. ODLD and AS² also depend on measured times. Where that changes the drafts, the text is another draw, under the exact rule from the same distribution. */
-  seed?: number;
+  topK?: number | undefined;
+  /** Equal seeds and options repeat a generation, except where a session has learned; a random one if not given. Later generations of a session start with the state of earlier ones: C-SQS with its threshold, AdaEDL with its λ. ODLD and AS² also depend on measured times. Where that changes the drafts, the text is another draw, under the exact rule from the same distribution. */
+  seed?: number | undefined;
   /** Most tokens to generate. */
-  maxNewTokens?: number;
+  maxNewTokens?: number | undefined;
   /** Temperature of the draft model alone; 0 always drafts its most likely token; the target's if not given. The target keeps its own temperature. Under the exact rule the text's distribution does not change, but the acceptance rate does; coupled and ahead agree most often at the target's temperature. Other rules mix in the distribution of the drafts, and tokens that skip verification are drawn from it. */
-  draftTemperature?: number;
+  draftTemperature?: number | undefined;
   /** `auto`, `k-sqs`, `tk-slt`: K: Tokens kept of each draft distribution. */
-  supportSize?: number;
+  supportSize?: number | undefined;
   /** `auto`, `qs`, `k-sqs`, `c-sqs`: ℓ: Probabilities are sent in steps of 1/ℓ. */
-  latticeResolution?: number;
+  latticeResolution?: number | undefined;
   /** `c-sqs`: α: Intended mean probability of the tokens left out. */
-  droppedMassTarget?: number;
+  droppedMassTarget?: number | undefined;
   /** `c-sqs`: η: Step of the threshold per token; 0 keeps it fixed. */
-  stepSize?: number;
+  stepSize?: number | undefined;
   /** `c-sqs`: β₁: First threshold of a session; less likely tokens are left out. */
-  initialThreshold?: number;
+  initialThreshold?: number | undefined;
   /** `dssd`, `sampled`: m: Samples that the server sends after a rejection. */
-  downlinkSamples?: number;
+  downlinkSamples?: number | undefined;
   /** `ahead`: Guesses sent together; 0 chooses group, patience and lead by measurement. */
-  groupSize?: number;
+  groupSize?: number | undefined;
   /** `ahead`: Milliseconds that a pass of the server waits for a guess; 0 never waits. */
-  patience?: number;
+  patience?: number | undefined;
   /** `ahead`: Most guesses ahead of the text; 0 takes as many as pay. A lead equal to the group, with patience, is a round. */
-  lead?: number;
+  lead?: number | undefined;
   /** `ahead`: Guesses at the same token, the best and the second best; 0 takes as many as pay. */
-  candidates?: number;
+  candidates?: number | undefined;
   /** `fixed`, `odld`: γ: Tokens drafted in a round; 4, or 1 with the gate sprinter if not given. */
-  draftLength?: number;
+  draftLength?: number | undefined;
   /** `none`: Rounds that may await their verdict at a time; the server has a limit of its own. With more than 1, the next rounds are drafted while the server verifies. That hides the round trip where drafting or verifying takes about as long and most rounds are accepted whole. A rejection discards the later rounds, with their bytes and drafting time, and no bonus token follows a round that is accepted whole, so that a token takes more forward passes of the server. On a short link, or with a draft that is often wrong, 1 is faster. A seed gives another text than with 1, of the same distribution. With a gate it is 1. */
-  maxInFlight?: number;
+  maxInFlight?: number | undefined;
   /** `auto`, `qs`, `k-sqs`, `c-sqs`: B: Most payload bits in a round; 0 is no budget. If not one draft fits, none is made. */
-  bitBudget?: number;
+  bitBudget?: number | undefined;
 }
 
-/** The numbers that hang on other options if not given. */
-export type UnsetOption = 'draftTemperature' | 'draftLength';
+/** The numbers whose default is no fixed number. */
+export type UnsetOption = 'seed' | 'draftTemperature' | 'draftLength';
 
 /** The options that are numbers, in the order of the page. */
 export const numbers: Readonly<Record<keyof NumberOptions, NumberDescription>> = {
   temperature: { label: "Temperature", symbol: "", explanation: "0 is greedy: always the most likely token", group: 'sampling', default: 0.7, range: { min: 0, max: 5, integer: false }, step: 0.1 },
   topP: { label: "Top-p", symbol: "", explanation: "Keeps the fewest most likely tokens whose probabilities reach this; 1 is off", group: 'sampling', default: 0.95, range: { min: 0.01, max: 1, integer: false }, step: 0.05 },
   topK: { label: "Top-k", symbol: "", explanation: "Keeps the k most likely tokens; 0 is off", group: 'sampling', default: 0, range: { min: 0, max: 1000000, integer: true }, step: 1 },
-  seed: { label: "Seed", symbol: "", explanation: "Equal seeds and options repeat a generation, except where a session has learned", group: 'sampling', default: 1, range: { min: 0, max: 4294967295, integer: true }, step: 1 },
+  seed: { label: "Seed", symbol: "", explanation: "Equal seeds and options repeat a generation, except where a session has learned", group: 'sampling', default: null, unset: "a random one", range: { min: 0, max: 4294967295, integer: true }, step: 1 },
   maxNewTokens: { label: "Max new tokens", symbol: "", explanation: "Most tokens to generate", group: 'sampling', default: 128, range: { min: 1, max: 65536, integer: true }, step: 1 },
   draftTemperature: { label: "Draft temperature", symbol: "", explanation: "Temperature of the draft model alone; 0 always drafts its most likely token", group: 'drafting', default: null, unset: "the target's", range: { min: 0, max: 5, integer: false }, step: 0.1 },
   supportSize: { label: "Support size", symbol: "K", explanation: "Tokens kept of each draft distribution", group: 'drafting', default: 32, range: { min: 1, max: 2048, integer: true }, step: 1 },

@@ -1,72 +1,77 @@
 // The shapes of OpenAI's API that are taken and given. A test holds them against the types of the package `openai`.
 
-import type { Message, TemplateVariables, Tool } from './edge.js';
+import type { Message, TemplateVariables, TextPart, Tool } from './edge.js';
 
 /** Parameters that both kinds of completion have. */
 export interface CompletionOptions {
   /** Accepted and ignored: a session has the server's model. */
-  model?: string;
+  model?: string | undefined;
   /** Returns the answer in chunks while it is written. */
-  stream?: boolean | null;
+  stream?: boolean | null | undefined;
   /** `include_usage` adds a last chunk with `usage`. */
-  stream_options?: { include_usage?: boolean } | null;
+  stream_options?: { include_usage?: boolean; include_obfuscation?: boolean } | null | undefined;
   /** Ends the text before this string, or the first of these. */
-  stop?: string | readonly string[] | null;
+  stop?: string | readonly string[] | null | undefined;
   /** The sampling temperature; 1 if not given, as with OpenAI. */
-  temperature?: number | null;
+  temperature?: number | null | undefined;
   /** The mass of nucleus sampling; 1 if not given, as with OpenAI. */
-  top_p?: number | null;
+  top_p?: number | null | undefined;
   /** The seed of the random draws; a random one if not given. */
-  seed?: number | null;
+  seed?: number | null | undefined;
+  /** The number of most likely tokens that are kept, as other servers have it; 0 and -1 keep all. */
+  top_k?: number | null | undefined;
   /** The number of texts, which is 1. */
-  n?: 1 | null;
+  n?: 1 | null | undefined;
   /** Accepted with the value that changes nothing, as by the server's API. */
-  presence_penalty?: 0 | null;
+  presence_penalty?: 0 | null | undefined;
   /** Accepted if 0, as `presence_penalty`. */
-  frequency_penalty?: 0 | null;
+  frequency_penalty?: 0 | null | undefined;
   /** Accepted if empty, as `presence_penalty`. */
-  logit_bias?: Record<string, never> | null;
+  logit_bias?: Record<string, never> | null | undefined;
   /** Accepted and ignored, as it does not change the text. */
-  user?: string | null;
+  user?: string | null | undefined;
   /** Accepted and ignored, as it does not change the text. */
-  metadata?: unknown;
+  metadata?: unknown | undefined;
   /** Accepted and ignored, as it does not change the text. */
-  store?: boolean | null;
+  store?: boolean | null | undefined;
 }
+
+/** A message of a conversation; `developer` is OpenAI's newer name of the role `system`. */
+export type ChatMessage = Message | { role: 'developer'; content: string | readonly TextPart[]; name?: string };
 
 /** Parameters of a chat completion. */
 export interface ChatCompletionParams extends CompletionOptions {
-  messages: readonly Message[];
+  messages: readonly ChatMessage[];
   /** The tools that the assistant may call. */
-  tools?: readonly Tool[] | null;
+  tools?: readonly Tool[] | null | undefined;
   /** `none` hides the tools from the model. */
-  tool_choice?: 'auto' | 'none' | null;
+  tool_choice?: 'auto' | 'none' | null | undefined;
   /** Accepted if true, and without `tools` also if false. */
-  parallel_tool_calls?: boolean;
+  parallel_tool_calls?: boolean | undefined;
   /** Further variables of the chat template, which OpenAI's API does not have; vLLM's name. */
-  chat_template_kwargs?: TemplateVariables | null;
+  chat_template_kwargs?: TemplateVariables | null | undefined;
   /** The variable `enable_thinking` of the chat template. */
-  enable_thinking?: boolean | null;
+  enable_thinking?: boolean | null | undefined;
   /** The form of the answer, which is text. */
-  response_format?: { type: 'text' } | null;
+  response_format?: { type: 'text' } | null | undefined;
   /** Most tokens of the answer; up to the context length if not given. */
-  max_completion_tokens?: number | null;
+  max_completion_tokens?: number | null | undefined;
   /** The older name of `max_completion_tokens`. */
-  max_tokens?: number | null;
+  max_tokens?: number | null | undefined;
   /**
    * Returns the server's log-probabilities, of its distribution as it is sampled (OpenAI's are those before temperature and
    * `top_p`): the option `evidence` of `generate()`, with what it needs.
    */
-  logprobs?: boolean | null;
-  /** The number of most likely tokens returned at each position, at most 5. */
-  top_logprobs?: number | null;
+  logprobs?: boolean | null | undefined;
+  /** The number of most likely tokens returned at each position, at most 20; fewer are known. */
+  top_logprobs?: number | null | undefined;
 }
 
 /** Parameters of a text completion. */
 export interface CompletionParams extends CompletionOptions {
   prompt: string;
   /** Most tokens of the text; 16 if not given, as with OpenAI. */
-  max_tokens?: number | null;
+  max_tokens?: number | null | undefined;
 }
 
 /** Tokens of a completion, and forward passes that drafting saved. */

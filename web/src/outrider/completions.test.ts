@@ -8,8 +8,9 @@ import type {
   Completion,
   CompletionParams,
 } from './completions-types.js';
-import type { Round, Summary, Token } from './edge.js';
+import type { Prompt, Round, Summary, Token } from './edge.js';
 import { emptySummary, Generation } from './generation.js';
+import { resolveRequest } from './options.js';
 import type { GenerateOptions } from './options.js';
 import { generationRanges } from './tables.js';
 
@@ -33,6 +34,7 @@ function writer(rounds: Round[], end: Summary = summary) {
   const asked: { prompt: unknown; options: GenerateOptions }[] = [];
   const stop = vi.fn();
   const generate = (prompt: unknown, options: GenerateOptions = {}): Generation => {
+    resolveRequest(prompt as Prompt, options, generationRanges, { gate: false, stop: false });
     asked.push({ prompt, options });
     const generation = new Generation({} as never, stop);
     for (const round of rounds) generation.add(round);
@@ -136,7 +138,7 @@ test('log-probabilities are those of the evidence, the likeliest as many as were
     },
     { token: '\u{fffd}', bytes: null, logprob: -9999, top_logprobs: [] },
   ]);
-  await expect(completions.create({ messages, logprobs: true, top_logprobs: 6 })).rejects.toThrow('from 0 to 5');
+  await expect(completions.create({ messages, logprobs: true, top_logprobs: 21 })).rejects.toThrow('from 0 to 20');
   await expect(completions.create({ messages, top_logprobs: 1 })).rejects.toThrow('needs logprobs');
   writes.mode = 'server';
   await expect(completions.create({ messages, logprobs: true })).rejects.toMatchObject({ code: 'no-draft' });
@@ -159,15 +161,29 @@ test('parameters whose value changes nothing are taken, as by the server', async
   const tools = [{ type: 'function', function: { name: 'f' } }] as const;
   const taken = [
     ...[{}, { frequency_penalty: 0 }, { presence_penalty: null }, { logit_bias: undefined }, { logit_bias: {} }],
-    ...[{ user: 'u' }, { response_format: { type: 'text' } }, { parallel_tool_calls: true }, { store: false }],
+    ...[{ user: 'u' }, { metadata: { a: 'b' } }, { service_tier: 'auto' }, { min_p: 0 }, { repetition_penalty: 1 }],
+    ...[{ top_k: 0 }, { top_k: -1 }, { ignore_eos: false }, { skip_special_tokens: true }, { unknown: null }],
+    ...[
+      { stop: null },
+      { seed: null },
+      { temperature: null },
+      { top_logprobs: 20, logprobs: true },
+      { top_logprobs: 0 },
+    ],
+    { tools: [{ type: 'function', function: { name: 'f', strict: false } }] },
+    { stream_options: { include_obfuscation: true }, stream: true },
+    ...[{ response_format: { type: 'text' } }, { parallel_tool_calls: true }, { store: false }],
     ...[{ parallel_tool_calls: false }, { tools: null, tool_choice: null }, { unknown: undefined }],
     { stream_options: { include_usage: null, include_obfuscation: false }, stream: true },
   ];
   for (const more of taken) await chats.create({ messages, ...more } as ChatCompletionParams);
   for (const more of [
     ...[{ frequency_penalty: 1 }, { logit_bias: { 5: 1 } }, { response_format: { type: 'json_object' } }],
-    ...[{ tools, parallel_tool_calls: false }, { unknown: null }, { best_of: 1 }],
-    { stream_options: { include_obfuscation: true }, stream: true },
+    ...[{ tools, parallel_tool_calls: false }, { unknown: 1 }, { best_of: 1 }, { store: 1, min_p: 0.1 }],
+    ...[{ temperature: 2.5 }, { temperature: 'hot' }, { top_p: 1.5 }, { top_k: -2 }, { seed: 1.5 }, { max_tokens: 0 }],
+    ...[{ stop: ['a', 'b', 'c', 'd', 'e'] }, { stop: '' }, { stream: 'yes' }, { logprobs: 1 }, { n: 0 }, { model: 5 }],
+    { tools: [{ type: 'function', function: { name: 'f', strict: true } }] },
+    { stream_options: { unknown: 1 }, stream: true },
   ]) {
     const refused = chats.create({ messages, ...more } as never);
     await expect(refused, JSON.stringify(more)).rejects.toMatchObject({ code: 'invalid-option' });
@@ -192,6 +208,21 @@ test('variables of the chat template are handed on, with enable_thinking among t
   expect(seen).toEqual([{}, { a: 1 }, { enable_thinking: false }, { a: 1, enable_thinking: false }]);
   const other = { chat_template_kwargs: { enable_thinking: true }, enable_thinking: false };
   await expect(chats.create({ messages, ...other })).rejects.toThrow('the same as in chat_template_kwargs');
+});
+
+test('a system message may be a developer’s, as the newer name is', async () => {
+  const writes = writer([]);
+  const developer = { role: 'developer', content: 'Be brief.' } as const;
+  await new ChatCompletions(writes).create({ messages: [developer, ...messages] });
+  expect(writes.asked[0]?.prompt).toEqual([{ role: 'system', content: 'Be brief.' }, ...messages]);
+});
+
+test('an abort ends a stream at once, whatever has been written already', async () => {
+  const completions = new ChatCompletions(writer(Array.from({ length: 40 }, (_, at) => roundOf([token(`${at} `)]))));
+  const stream = await completions.create({ messages, stream: true, stream_options: { include_usage: true } });
+  let chunks = 0;
+  for await (const _ of stream) if (++chunks === 3) stream.controller.abort();
+  expect(chunks).toBe(3);
 });
 
 test('leaving a stream early, or its controller, stops the generation', async () => {

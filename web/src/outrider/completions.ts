@@ -5,6 +5,7 @@ import type {
   ChatCompletionChunk,
   ChatCompletionParams,
   ChatFinish,
+  ChatMessage,
   Completion,
   CompletionChunk,
   CompletionOptions,
@@ -14,7 +15,7 @@ import type {
   TokenLogprob,
   TopLogprob,
 } from './completions-types.js';
-import type { Finish, Piece, Prompt, Summary, TemplateVariables, Token } from './edge.js';
+import type { Finish, Message, Piece, Prompt, Summary, TemplateVariables, Token, Tool } from './edge.js';
 import { invalidOption, OutriderError } from './errors.js';
 import type { Generation } from './generation.js';
 import type { GenerateOptions } from './options.js';
@@ -42,11 +43,13 @@ export interface CompletionStream<Chunk> extends AsyncIterable<Chunk> {
 const model = 'outrider';
 /** Most tokens of a text if `max_tokens` is not given, as with OpenAI. */
 const COMPLETION_TOKENS = 16;
-const MOST_TOP_LOGPROBS = 5;
+const MOST_TOP_LOGPROBS = 20;
+/** Most strings that stop a text, as by the server's API. */
+const MOST_STOPS = 4;
+/** The highest temperature, as by the server's API. */
+const HOTTEST = 2;
 /** The log-probability that OpenAI's API gives where a probability is unknown. */
 const NO_LOGPROB = -9999;
-/** The number of seeds: one is below 2³². */
-const SEEDS = 2 ** 32;
 
 /** Parameters of OpenAI's API that do not change the text; any value is accepted. */
 const withoutEffect = [
@@ -54,12 +57,16 @@ const withoutEffect = [
   ...['prompt_cache_key', 'prompt_cache_retention'],
 ];
 /** Parameters that are accepted only with a value that changes nothing, as by the server's API. */
-const neutral = { presence_penalty: [0], frequency_penalty: [0], logit_bias: [{}] };
+const neutral = {
+  ...{ presence_penalty: [0], frequency_penalty: [0], logit_bias: [{}] },
+  // Parameters of other servers that clients send along.
+  ...{ min_p: [0], repetition_penalty: [1], ignore_eos: [false], skip_special_tokens: [true] },
+};
 const neutralOfTexts = { ...neutral, best_of: [1], echo: [false], suffix: [''], logprobs: [false] };
 const textFormat = { type: 'text' };
 const neutralOfChats = { ...neutral, functions: [[]], modalities: [['text']], response_format: [textFormat] };
 
-const commonNames = ['model', 'stream', 'stream_options', 'stop', 'temperature', 'top_p', 'seed', 'n'];
+const commonNames = ['model', 'stream', 'stream_options', 'stop', 'temperature', 'top_p', 'top_k', 'seed', 'n'];
 const completionNames = [...commonNames, 'prompt', 'max_tokens'];
 const chatNames = [
   ...[...commonNames, 'messages', 'tools', 'tool_choice', 'max_completion_tokens', 'max_tokens'],
@@ -74,9 +81,8 @@ function read<Params extends object>(
   where: string,
 ): { [Name in keyof Params]: Exclude<Params[Name], null> } {
   const given = Object.entries(params).filter(([name, value]) => {
-    if (value === undefined || withoutEffect.includes(name)) return false;
+    if (value === undefined || value === null || withoutEffect.includes(name)) return false;
     const [, values] = Object.entries(neutral).find(([other]) => other === name) ?? [];
-    if (value === null) return !known.includes(name) && !values;
     if (!values) return true;
     const texts = values.map((value) => JSON.stringify(value));
     if (texts.includes(JSON.stringify(value))) return false;
@@ -167,8 +173,13 @@ export class ChatCompletions {
     const calls = params.tools?.length ? [true] : [true, false];
     const accepted = { ...neutralOfChats, parallel_tool_calls: calls };
     const given = read(params, chatNames, accepted, 'chat.completions.create()');
-    const { messages, tools = [], tool_choice: choice = 'auto', max_tokens } = given;
-    if (!Array.isArray(messages)) throw invalidOption('messages must be a list');
+    checkTruth('logprobs', given.logprobs);
+    const { tools = [], tool_choice: choice = 'auto', max_tokens } = given;
+    if (!Array.isArray(given.messages)) throw invalidOption('messages must be a list');
+    const messages = given.messages.map(systemOf);
+    if (tools.some((tool: Tool & { function: { strict?: boolean } }) => tool.function?.strict)) {
+      throw invalidOption('strict of a tool is not supported: nothing forces the model');
+    }
     if (choice !== 'auto' && choice !== 'none') {
       throw invalidOption("tool_choice must be 'auto' or 'none'");
     }
@@ -262,7 +273,11 @@ function streamed<Chunk extends { usage?: CompletionUsage | null }>(
   return {
     controller,
     async *[Symbol.asyncIterator]() {
-      for await (const chunk of chunks()) yield withUsage ? { ...chunk, usage: null } : chunk;
+      for await (const chunk of chunks()) {
+        if (controller.signal.aborted) return;
+        yield withUsage ? { ...chunk, usage: null } : chunk;
+      }
+      if (controller.signal.aborted) return;
       if (withUsage) yield { ...last, usage: usageOf(await generation.summary) };
     },
   };
@@ -270,10 +285,17 @@ function streamed<Chunk extends { usage?: CompletionUsage | null }>(
 
 function commonOptions(params: CompletionOptions, tokens: number, ranges: Writer['ranges']): GenerateOptions {
   if ((params.n ?? 1) !== 1) throw invalidOption('n must be 1');
+  checkTruth('stream', params.stream);
+  if (typeof (params.model ?? '') !== 'string') throw invalidOption('model must be a text');
+  if ((params.temperature ?? 0) > HOTTEST) throw invalidOption(`temperature must be at most ${HOTTEST}`);
+  if (Array.isArray(params.stop) && params.stop.length > MOST_STOPS) {
+    throw invalidOption(`stop must be at most ${MOST_STOPS} texts`);
+  }
   return {
     temperature: params.temperature ?? 1,
     topP: params.top_p ?? 1,
-    seed: params.seed ?? Math.floor(Math.random() * SEEDS),
+    topK: params.top_k === -1 ? 0 : (params.top_k ?? 0),
+    seed: params.seed ?? undefined,
     maxNewTokens: Math.min(tokens, ranges.maxNewTokens.max),
     ...(params.stop != null && { stop: params.stop }),
   };
@@ -298,8 +320,18 @@ function variablesOf(params: ChatCompletionParams): TemplateVariables {
   return { ...variables, enable_thinking: thinking };
 }
 
+/** Gives a developer's message the older name of its role. */
+function systemOf(message: ChatMessage): Message {
+  return message?.role === 'developer' ? { ...message, role: 'system' } : message;
+}
+
+function checkTruth(name: string, value: unknown): void {
+  if (value != null && typeof value !== 'boolean') throw invalidOption(`${name} must be true or false`);
+}
+
 function includesUsage({ stream_options: options }: CompletionOptions): boolean {
-  const accepted = { include_obfuscation: [false] };
+  // Padding of chunks hides their lengths; here they do not travel.
+  const accepted = { include_obfuscation: [false, true] };
   return read(options ?? {}, ['include_usage'], accepted, 'stream_options').include_usage ?? false;
 }
 

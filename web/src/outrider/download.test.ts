@@ -116,6 +116,19 @@ test('a file that may be missing is null where it is, and an error for any other
   expect(await downloadOptional('u', server({}).request)).toEqual(file);
 });
 
+test('a server that is busy is asked again, and named with its answer if it stays so', async () => {
+  for (const status of [429, 502, 503, 504]) {
+    const { request } = server({});
+    let asked = 0;
+    const busy = (times: number) =>
+      ((...args) =>
+        asked++ < times ? Promise.resolve(new Response(null, { status })) : request(...args)) as typeof fetch;
+    expect(await download('/f', undefined, busy(2)), `${status}`).toEqual(file);
+    asked = 0;
+    await expect(download('/f', undefined, busy(9))).rejects.toMatchObject({ code: 'download-failed', cause: status });
+  }
+});
+
 /** A sink that records its calls, and refuses the chunk that begins with `refused`. */
 function recorder(refused?: string) {
   const told: (string | number | null)[] = [];

@@ -3,6 +3,9 @@ import { OutriderError } from './errors.js';
 /** Pauses before each attempt, in milliseconds; a radio link needs seconds to come back. */
 const PAUSES_MS = [0, 250, 1000, 3000];
 
+/** Answers of a server that may answer otherwise in a moment. */
+const busyStatuses = [429, 502, 503, 504];
+
 /** The receiver of a download's bytes. */
 export interface Sink {
   /** Begins a file, or begins it again: bytes pushed before are discarded. */
@@ -102,9 +105,12 @@ export async function downloadInto(
       if (whole && response.status === 304) return await readKept();
       if (resuming && !isRest(response, length, validator)) forget('the rest of the file is no longer there');
       if (!response.ok) {
-        throw new OutriderError('download-failed', `${url} answered ${response.status} ${response.statusText}`, {
-          cause: response.status,
-        });
+        const { status } = response;
+        const why = `${url} answered ${status} ${response.statusText}`;
+        const failed = new OutriderError('download-failed', why, { cause: status });
+        if (!busyStatuses.includes(status)) throw failed;
+        cause = failed;
+        continue;
       }
       if (resuming && response.status === 206) {
         await readKept();
@@ -141,6 +147,7 @@ export async function downloadInto(
       isSuspect = await answersOthers(url, request);
     }
   }
+  if (cause instanceof OutriderError) throw cause;
   const detail = cause instanceof Error ? cause.message : String(cause);
   throw new OutriderError('download-failed', `${url} could not be fetched: ${detail}`, { cause });
 }
@@ -153,7 +160,8 @@ async function answersOthers(url: string, request: typeof fetch): Promise<boolea
   const { origin } = globalThis;
   if (origin === undefined || new URL(url).origin === origin) return false;
   try {
-    await request(url, { method: 'HEAD', mode: 'no-cors' });
+    // Every Outrider server lets all pages see that this one exists; of other servers any answer will do.
+    await request(new URL('/healthz', url), { method: 'HEAD', mode: 'no-cors' });
     return true;
   } catch {
     return false;

@@ -108,6 +108,8 @@ export interface Round {
 
 /** The result of a generation. */
 export interface Summary extends Statistics {
+  /** The seed of the text: the one given, or the random one that was taken. */
+  seed: number;
   /** The text, up to a string of `stop`. */
   text: string;
   /** With `tools`: the whole answer as text and calls; absent if it is empty. */
@@ -142,12 +144,15 @@ export type LineEvent =
 export interface Continuation {
   /** Failed attempts to reconnect before the generation fails. */
   attempts: number;
+  /** Longest silence of the server while text is due, in milliseconds; then its connection counts as lost. */
+  stallMs: number;
   /** Tokens committed before a reload; they follow the prompt. */
   committed: number[];
 }
 
 /** A number for every option; null where it depends on other options. */
-export type RequestNumbers = Required<Omit<NumberOptions, UnsetOption>> & Record<UnsetOption, number | null>;
+export type RequestNumbers = Record<Exclude<keyof NumberOptions, UnsetOption> | 'seed', number> &
+  Record<Exclude<UnsetOption, 'seed'>, number | null>;
 
 /** A message of a conversation. Templates see it as it is, in JSON: what is not there is undefined to them. */
 export interface Message {
@@ -216,8 +221,8 @@ export type GenerateRequest = RequestNumbers &
 /** The engine's class as wasm-bindgen exports it. */
 export interface Edge {
   info(): DraftInfo;
-  /** Opens a session, with a bearer token if the server asks for one. */
-  connect(url: string, token: string | undefined, claim: Claim | null): Promise<SessionInfo>;
+  /** Opens a session; each of its connections asks for a bearer token, if there is one. */
+  connect(url: string, token: (() => Promise<string>) | undefined, claim: Claim | null): Promise<SessionInfo>;
   set_link(link: Link): void;
   generate(
     request: GenerateRequest,
@@ -230,6 +235,8 @@ export interface Edge {
   /** The text of ids; special tokens give none. */
   detokenize(ids: Uint32Array): string;
   stop(): void;
+  /** Says that the network may have changed: a silent connection counts as lost sooner. */
+  network_changed(): void;
   close(): void;
 }
 

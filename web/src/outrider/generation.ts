@@ -98,9 +98,9 @@ export class Generation implements AsyncIterable<Token> {
   }
 
   /** @internal */
-  finish(summary: Summary): void {
+  finish(summary: Omit<Summary, 'seed'>): void {
     this.#ended = true;
-    this.#settle.resolve(summary);
+    this.#settle.resolve({ ...summary, seed: this.#request.seed });
     this.#tell();
   }
 
@@ -128,5 +128,5 @@ export const emptySummary: Summary = {
   ...{ downlinkBitsPerToken: 0, downlinkBytesPerRejection: null, serverPasses: 0, serverPassesPerToken: 0 },
   ...{ meanDroppedMass: null, droppedMassBound: null, costRatio: null, optimalDraftLength: null },
   ...{ predictedSpeedup: null, predictedAcceptanceRate: null, divergence: null },
-  ...{ text: '', promptTokens: 0, finish: 'cancelled', promptTokenIds: [], tokenIds: [] },
+  ...{ seed: 0, text: '', promptTokens: 0, finish: 'cancelled', promptTokenIds: [], tokenIds: [] },
 };

@@ -12,7 +12,7 @@ import { generationRanges } from './tables.js';
 const noHeads = { gate: false, stop: false };
 const request: GenerateRequest = resolveRequest('p', {}, generationRanges, noHeads);
 const claim = { session: '01', secret: '02', attempts: 0, generation: 1 };
-const continuation = { attempts: 3, committed: [] };
+const continuation = { attempts: 3, stallMs: 5000, committed: [] };
 const round: Round = { tokens: [{ id: 1, text: 'a', origin: 'accepted' }], statistics: emptySummary, round: null };
 const done: Summary = { ...emptySummary, finish: 'length' };
 const engineInfo = { build: 'simd128' as const, threads: 1, failed: [] };
@@ -47,6 +47,7 @@ async function loaded(
     tokenize: (prompt) => Uint32Array.of(prompt.length),
     detokenize: (ids) => `${ids.length} ids`,
     stop: vi.fn(),
+    network_changed: vi.fn(),
     close: vi.fn(),
     ...engine,
   };
@@ -88,7 +89,7 @@ async function loaded(
     downloadInto,
     downloadOptional: (url: string) => Promise.resolve({ h: heads, c: chat }[url] ?? null),
   });
-  const sources = { draft: 'd', tokenizer: 't', heads: 'h', chat: 'c', session: 'ws://s', token: 'a-token' };
+  const sources = { draft: 'd', tokenizer: 't', heads: 'h', chat: 'c', session: 'ws://s', wantsToken: true };
   host.receive({
     type: 'load',
     engine: { engine: wanted, build: 'auto', threads: 1, addresses },
@@ -116,7 +117,7 @@ test('loading tells its stages and applies the link before it connects', async (
     'loaded',
   ]);
   expect(edge.set_link).toHaveBeenCalledWith(openLink);
-  expect(connect).toHaveBeenCalledWith('ws://s', 'a-token', claim);
+  expect(connect).toHaveBeenCalledWith('ws://s', expect.any(Function), claim);
 });
 
 test('heads and chat template reach the engine if there are any', async () => {
@@ -310,6 +311,23 @@ test('closing says goodbye and ends the worker', async () => {
   expect(exit).toHaveBeenCalledOnce();
 });
 
+test('each connection gets a token from the page, or the reason why there is none', async () => {
+  const { host, posts, connect } = await loaded({});
+  const [, token] = connect.mock.calls[0] ?? [];
+  const [given, refused] = [token?.(), token?.()];
+  expect(posts.slice(-2)).toEqual([1, 2].map((id) => ({ type: 'token-wanted', id })));
+  host.receive({ type: 'no-token', id: 2, error: { code: 'unauthorized', message: 'signed out' } });
+  host.receive({ type: 'token', id: 1, token: 'a-token' });
+  expect(await given).toBe('a-token');
+  await expect(refused).rejects.toThrow('signed out');
+});
+
+test('a change of the network reaches the engine', async () => {
+  const { host, edge } = await loaded({});
+  host.receive({ type: 'network' });
+  expect(edge.network_changed).toHaveBeenCalledOnce();
+});
+
 test('a claim is used once, and what happens to the connection is told', async () => {
   const generate: Edge['generate'] = (_request, given, _onRound, onLine) => {
     expect(given).toBe(continuation);
@@ -324,7 +342,7 @@ test('a claim is used once, and what happens to the connection is told', async (
   // Tried again once, as nothing had been generated.
   expect(states).toEqual(['begun', 'reconnecting', 'begun', 'reconnecting']);
   expect(connect.mock.calls).toEqual([
-    ['ws://s', 'a-token', claim],
-    ['ws://s', 'a-token', null],
+    ['ws://s', expect.any(Function), claim],
+    ['ws://s', expect.any(Function), null],
   ]);
 });

@@ -14,7 +14,7 @@ import type {
   Summary,
 } from './edge.js';
 import type { RunningEngine } from './engine.js';
-import { describe, OutriderError } from './errors.js';
+import { describe, OutriderError, revive } from './errors.js';
 import type { OutriderErrorCode } from './errors.js';
 import { emptySummary } from './generation.js';
 import type { Answer, FromWorker, Question, Sources, ToWorker } from './messages.js';
@@ -52,7 +52,10 @@ export class EdgeHost {
   readonly #around: Surroundings;
   #edge: Edge | null = null;
   #sessionUrl = '';
-  #token: string | undefined;
+  #wantsToken = false;
+  /** Connections that wait for a token. */
+  readonly #tokens = new Map<number, { resolve: (token: string) => void; reject: (reason: unknown) => void }>();
+  #lastToken = 0;
   #connectTimeoutMs = 0;
   /** The session that the first connection resumes. */
   #claim: Claim | null = null;
@@ -94,6 +97,15 @@ export class EdgeHost {
         this.#link = message.link;
         this.#edge?.set_link(message.link);
         return;
+      case 'token':
+        this.#tokens.get(message.id)?.resolve(message.token);
+        return;
+      case 'no-token':
+        this.#tokens.get(message.id)?.reject(revive(message.error));
+        return;
+      case 'network':
+        this.#edge?.network_changed();
+        return;
       case 'close':
         this.#edge?.close();
         this.#around.post({ type: 'closed' });
@@ -121,7 +133,7 @@ export class EdgeHost {
       if (this.#link) edge.set_link(this.#link);
       this.#edge = edge;
       this.#sessionUrl = sources.session;
-      this.#token = sources.token;
+      this.#wantsToken = sources.wantsToken;
       post({ type: 'progress', progress: { stage: 'connect' } });
       const session = await this.#connect(edge);
       this.#started = engine.info;
@@ -217,8 +229,19 @@ export class EdgeHost {
     return this.#connecting;
   }
 
+  #askForToken(): Promise<string> {
+    const id = ++this.#lastToken;
+    const token = new Promise<string>((resolve, reject) => this.#tokens.set(id, { resolve, reject }));
+    this.#around.post({ type: 'token-wanted', id });
+    return token.finally(() => this.#tokens.delete(id));
+  }
+
   async #connectOnce(edge: Edge): Promise<SessionInfo> {
-    const connecting = edge.connect(this.#sessionUrl, this.#token, this.#claim);
+    const connecting = edge.connect(
+      this.#sessionUrl,
+      this.#wantsToken ? () => this.#askForToken() : undefined,
+      this.#claim,
+    );
     const why = `the server did not answer within ${this.#connectTimeoutMs / 1000} s`;
     const late = new OutriderError('connection-failed', why);
     const session = await within(this.#connectTimeoutMs, connecting, late);

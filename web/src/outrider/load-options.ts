@@ -5,99 +5,110 @@ import { invalidOption, OutriderError } from './errors.js';
 import { engineAddresses } from './files.js';
 import type { SuspendedGeneration } from './generation.js';
 import type { LoadProgress, Sources } from './messages.js';
+import { checkedToken } from './token.js';
+import type { TokenSource } from './token.js';
 import { refuseUnknown } from './validation.js';
 
 /** Options of {@link Outrider.load}: addresses, the engine, and callbacks. */
 export interface LoadOptions {
   /** The base address of the server; the page's own origin if not given. */
-  server?: string | URL;
+  server?: string | URL | undefined;
   /**
    * The draft model, a GGUF file or safetensors that have their `config.json` within: its address, or a file that the
    * user has picked; `pair/draft` below `server` if not given.
    */
-  draft?: string | URL | Blob;
+  draft?: string | URL | Blob | undefined;
   /** Its `tokenizer.json`, likewise; `pair/tokenizer.json` below `server` if not given. */
-  tokenizer?: string | URL | Blob;
+  tokenizer?: string | URL | Blob | undefined;
   /**
    * Address of the heads that were trained for the draft model; if not given, `pair/heads.safetensors` below `server` for
    * the server's own draft, and none for another. Where the server answers 404 there are none.
    */
-  heads?: string | URL;
+  heads?: string | URL | undefined;
   /**
    * Address of what makes prompts of conversations, `{ template, tool_use, bos_token, eos_token }` as JSON with Jinja templates;
    * `chat.json` beside the tokenizer if not given. Where the server answers 404 a plain form is taken.
    */
-  chat?: string | URL;
-  /** A bearer token, if the server asks for one. Visitors of the page can read it. */
-  token?: string;
+  chat?: string | URL | undefined;
+  /**
+   * A bearer token, if the server asks for one, or a function that gives one; it is called for each connection, so that
+   * it can renew the token. Visitors of the page can read it.
+   */
+  token?: TokenSource | undefined;
   /**
    * The engine that drafts: `wasm`, the processor; `webgpu`, the browser's GPU, or `load()` fails with `gpu-failed`; `auto` (default), whichever takes
    * less time for a draft, measured once the model is there. Where the GPU is taken away the processor goes on.
    */
-  engine?: EngineKind | 'auto';
+  engine?: EngineKind | 'auto' | undefined;
   /**
    * The build of the engine: `auto` (default) takes the fastest that starts here. Naming one runs that or fails with
    * `wasm-failed`. Those with threads need a page that is served with `Cross-Origin-Opener-Policy: same-origin` and
    * `Cross-Origin-Embedder-Policy: require-corp`; elsewhere `auto` takes one without.
    */
-  build?: Build | 'auto';
+  build?: Build | 'auto' | undefined;
   /**
    * The number of drafting threads, at most one per processor; one per processor and at most four if not given.
    * With 1, `auto` takes a build without threads.
    */
-  threads?: number;
+  threads?: number | undefined;
   /**
    * Address of a folder with the package's .wasm files, if they are not where its bundler has put them. Another origin
    * has to allow the page's (CORS).
    */
-  wasmUrl?: string | URL;
+  wasmUrl?: string | URL | undefined;
   /**
    * Address of the package's `worker.js`, on the page's own origin. If not given the worker starts from a `blob:`
    * address, which a Content-Security-Policy may forbid (`worker-src`).
    */
-  workerUrl?: string | URL;
+  workerUrl?: string | URL | undefined;
   /** The link to begin with; see {@link Outrider.setLink}. */
-  link?: Partial<Link>;
+  link?: Partial<Link> | undefined;
   /** Called while the draft is fetched and prepared. */
-  onProgress?: (progress: LoadProgress) => void;
+  onProgress?: ((progress: LoadProgress) => void) | undefined;
   /** Gives loading up; `load()` then rejects with the signal's reason. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   /** Most time to wait for the server's handshake, in milliseconds; 20 000 if not given. */
-  connectTimeoutMs?: number;
+  connectTimeoutMs?: number | undefined;
   /** A generation of an earlier page, for {@link Outrider.resume}: its session is resumed. */
-  resume?: SuspendedGeneration | null;
+  resume?: SuspendedGeneration | null | undefined;
   /**
    * Most attempts to reconnect when a generation has lost its connection; 8 if not given, which takes about ten seconds.
    * 0 gives up at once.
    */
-  reconnectAttempts?: number;
+  reconnectAttempts?: number | undefined;
+  /**
+   * Longest silence of the server while text is due, in milliseconds; 5 000 if not given. After it the generation
+   * reconnects and goes on. A server that answers and is slow gets twice the time at each attempt; `Infinity` waits for
+   * ever.
+   */
+  stallTimeoutMs?: number | undefined;
   /** Called when a generation has lost its connection, and when it goes on. */
-  onConnection?: (event: ConnectionEvent) => void;
+  onConnection?: ((event: ConnectionEvent) => void) | undefined;
   /**
    * Headers of downloads and of requests to the server alone. A page cannot give headers to the session's WebSocket; the
    * session has `token`. A server of another origin has to allow the headers.
    */
-  headers?: Readonly<Record<string, string>> | Headers;
+  headers?: Readonly<Record<string, string>> | Headers | undefined;
   /**
    * The behaviour where the draft model cannot run: no WebAssembly with SIMD, not enough memory, a worker that the
    * page's Content-Security-Policy blocks. `server` (default) lets the server write alone, over its OpenAI API: the text
    * of a seed is the same. `none` fails with the error.
    */
-  fallback?: 'server' | 'none';
+  fallback?: 'server' | 'none' | undefined;
   /** Called when the server writes alone for such a reason; if not given, the console has a warning. */
-  onFallback?: (reason: OutriderError) => void;
+  onFallback?: ((reason: OutriderError) => void) | undefined;
   /**
    * Asks the browser not to evict the draft models that it keeps (`navigator.storage.persist()`), which may ask the
    * user.
    */
-  persist?: boolean;
+  persist?: boolean | undefined;
   /**
    * Called when the draft model cannot be kept for the next visit: the disk or the origin's quota is full, or the
    * model's server sends no `ETag` that the page may read.
    */
-  onCacheFull?: (reason: OutriderError) => void;
+  onCacheFull?: ((reason: OutriderError) => void) | undefined;
   /** Called when another engine drafts, because the browser has taken the GPU away. */
-  onEngine?: (engine: EngineInfo) => void;
+  onEngine?: ((engine: EngineInfo) => void) | undefined;
 }
 
 /** A change of a generation's connection. */
@@ -106,9 +117,9 @@ export type ConnectionEvent = Exclude<LineEvent, { state: 'begun' }>;
 const known: Record<keyof LoadOptions, true> = {
   ...{ server: true, draft: true, tokenizer: true, heads: true, chat: true, token: true, headers: true },
   ...{ engine: true, build: true, threads: true, wasmUrl: true, workerUrl: true, link: true },
-  ...{ connectTimeoutMs: true, reconnectAttempts: true, resume: true, fallback: true, persist: true },
+  ...{ connectTimeoutMs: true, reconnectAttempts: true, stallTimeoutMs: true, resume: true },
   ...{ signal: true, onProgress: true, onConnection: true, onFallback: true, onCacheFull: true },
-  onEngine: true,
+  ...{ onEngine: true, fallback: true, persist: true },
 };
 
 /**
@@ -122,13 +133,14 @@ export function checkLoadOptions(options: LoadOptions): void {
     throw new OutriderError('unsupported-environment', `${text}: call load() in the page`);
   }
   refuseUnknown(options, Object.keys(known), 'load()');
-  const { fallback = 'server', connectTimeoutMs = 1, reconnectAttempts = 0 } = options;
+  const { fallback = 'server', connectTimeoutMs = 1, reconnectAttempts = 0, stallTimeoutMs = 1 } = options;
   if (fallback !== 'server' && fallback !== 'none') {
     throw invalidOption(`fallback is 'server' or 'none', not '${String(fallback)}'`);
   }
   if (!(Number.isFinite(connectTimeoutMs) && connectTimeoutMs > 0)) {
     throw invalidOption('connectTimeoutMs must be above 0');
   }
+  if (!(stallTimeoutMs > 0)) throw invalidOption('stallTimeoutMs must be above 0, or Infinity');
   if (!(Number.isInteger(reconnectAttempts) && reconnectAttempts >= 0)) {
     throw invalidOption('reconnectAttempts must be a whole number from 0 on');
   }
@@ -150,9 +162,26 @@ export function engineRequestOf(options: LoadOptions): EngineRequest {
   return { engine, build, threads, addresses: engineAddresses(options.wasmUrl) };
 }
 
-/** The server's address, which ends with a slash. */
+/** The absolute address of `given`. @throws {@link OutriderError} `invalid-option` */
+function addressOf(given: string | URL, base: string | URL, name: string): URL {
+  try {
+    return new URL(given, base);
+  } catch (cause) {
+    throw invalidOption(
+      `${name} is no address that can be fetched: '${String(given)}'; it begins with https:// or http://`,
+      { cause },
+    );
+  }
+}
+
+/** The server's address, which ends with a slash. @throws {@link OutriderError} `invalid-option` */
 export function serverOf(options: LoadOptions): URL {
-  const server = new URL(options.server ?? location.origin, location.href);
+  const given = options.server ?? location.origin;
+  const server = addressOf(given, location.href, 'server');
+  // A host with a port and without a scheme would be read as a scheme or a path.
+  if (!/^https?:$/.test(server.protocol) || /^[\w.-]+:\d+(\/|$)/.test(String(given))) {
+    throw invalidOption(`server must begin with https:// or http://, also for WebSockets, not be '${String(given)}'`);
+  }
   if (!server.pathname.endsWith('/')) server.pathname += '/';
   return server;
 }
@@ -173,12 +202,10 @@ export function sourcesOf(options: LoadOptions): Sources {
   const session = new URL('session', server);
   session.protocol = session.protocol.replace('http', 'ws');
   const { token } = options;
-  if (token !== undefined && !/^[\w-]+$/.test(token)) {
-    throw invalidOption('token has letters, digits, - and _ only');
-  }
+  if (token !== undefined && typeof token !== 'function') checkedToken(token);
   // A relative address is below the server, or beside the page if the page gave it.
   const source = (given: string | URL | Blob | undefined, otherwise: string): string | Blob =>
-    given instanceof Blob ? given : new URL(given ?? otherwise, given ? location.href : server).href;
+    given instanceof Blob ? given : addressOf(given ?? otherwise, given ? location.href : server, otherwise).href;
   const draft = source(options.draft, 'pair/draft');
   const tokenizer = source(options.tokenizer, 'pair/tokenizer.json');
   const tokenizerUrl = typeof tokenizer === 'string' ? tokenizer : new URL('pair/tokenizer.json', server);
@@ -186,10 +213,10 @@ export function sourcesOf(options: LoadOptions): Sources {
   return {
     draft,
     tokenizer,
-    heads: heads && new URL(heads, location.href).href,
-    chat: new URL(options.chat || new URL('chat.json', tokenizerUrl), location.href).href,
+    heads: heads && addressOf(heads, location.href, 'heads').href,
+    chat: addressOf(options.chat || new URL('chat.json', tokenizerUrl), location.href, 'chat').href,
     session: session.href,
-    ...(token !== undefined && { token }),
+    wantsToken: token !== undefined,
     headers: headersOf(options),
   };
 }

@@ -26,8 +26,8 @@ export interface Sources {
   /** The address of the chat template, which may not exist. */
   chat: string;
   session: string;
-  /** The bearer token, if the server asks for one. */
-  token?: string;
+  /** True if the page has a bearer token, which it gives for each connection. */
+  wantsToken: boolean;
   /** Headers that downloads send. */
   headers?: Readonly<Record<string, string>>;
 }
@@ -55,6 +55,10 @@ export type ToWorker =
   | { type: 'stop'; id: number }
   | { type: 'ask'; id: number; question: Question }
   | { type: 'link'; link: Link }
+  /** The network may have changed. */
+  | { type: 'network' }
+  | { type: 'token'; id: number; token: string }
+  | { type: 'no-token'; id: number; error: PlainError }
   | { type: 'close' };
 
 export type FromWorker =
@@ -71,6 +75,8 @@ export type FromWorker =
   | { type: 'failed'; id: number; error: PlainError }
   /** The draft model cannot be kept for the next visit. */
   | { type: 'cache-full'; error: PlainError }
+  /** A connection needs a bearer token. */
+  | { type: 'token-wanted'; id: number }
   | { type: 'answer'; id: number; answer: Answer }
   | { type: 'no-answer'; id: number; error: PlainError }
   /** The session is closed, and the worker ends. */

@@ -37,11 +37,18 @@ test('a request has every field, whatever the scheme', () => {
     expect(Object.keys(request).sort()).toEqual(fields);
     expect(request).toMatchObject({
       ...{ prompt: 'p', tools: [], chatTemplateKwargs: {}, mode: 'speculative' },
-      ...generationDefaults,
+      ...{ ...generationDefaults, seed: expect.any(Number) },
       ...choiceDefaults,
       scheme,
     });
   }
+});
+
+test('a seed is random unless it is given, and any given one is kept', () => {
+  const seeds = new Set(Array.from({ length: 20 }, () => resolve({}).seed));
+  expect(seeds.size).toBeGreaterThan(15);
+  for (const seed of seeds) expect(reasonAgainst(seed, generationRanges.seed)).toBeNull();
+  expect(resolve({ seed: 0 }).seed).toBe(0);
 });
 
 test('what is given is what is sent', () => {

@@ -16,7 +16,14 @@ import { policyNamed, reasonAgainstPolicy } from './policies.js';
 import type { Heads } from './policies.js';
 import { choiceDefaults, generationDefaults, generationRanges, policyDefaults, policyOptions } from './tables.js';
 import type { ChoiceOption, Choices, NumberOption, PolicyOption, Range } from './tables.js';
-import { checkedPrompt, checkedStops, checkedTools, checkedVariables, refuseUnknown } from './validation.js';
+import {
+  checkedPrompt,
+  checkedStops,
+  checkedTools,
+  checkedVariables,
+  refuseTooLong,
+  refuseUnknown,
+} from './validation.js';
 
 /** Options of a generation. Each has a default; see {@link generationDefaults} and {@link generationRanges}. */
 export interface GenerateOptions extends NameOptions, ParameterOptions, NumberOptions {
@@ -24,36 +31,36 @@ export interface GenerateOptions extends NameOptions, ParameterOptions, NumberOp
    * `speculative` (default) drafts here and lets the server verify, or write on meanwhile: see `scheme`; `cloud-only`
    * lets the server decode alone.
    */
-  mode?: Mode;
+  mode?: Mode | undefined;
   /** Lets the server write alone as long as that is faster (AS²). */
-  adaptiveMode?: boolean;
+  adaptiveMode?: boolean | undefined;
   /**
    * Also computes what the same drafts would have cost under each scheme, for {@link RoundRecord.otherBits}; drafting slows.
    * That needs rounds: `scheme: 'auto'` then has them.
    */
-  compareSchemes?: boolean;
+  compareSchemes?: boolean | undefined;
   /**
    * Tools that the assistant may call in a conversation. The model's chat template shows them to the model; a template
    * without a place for tools is an error. Calls are in `pieces` of rounds and of the summary; the text keeps them in the
    * model's own form, mostly `<tool_call>…</tool_call>`.
    */
-  tools?: readonly Tool[];
+  tools?: readonly Tool[] | undefined;
   /** Further variables of the chat template, such as `{ enable_thinking: false }`. */
-  chatTemplateKwargs?: TemplateVariables;
+  chatTemplateKwargs?: TemplateVariables | undefined;
   /**
    * Ends the text before this string, or the first of these, wherever tokens begin in it; `finish` is then `stop`. A token
    * waits while its text may belong to such a string.
    */
-  stop?: string | readonly string[];
+  stop?: string | readonly string[] | undefined;
   /**
    * Adds {@link Token.evidence} to each token: log-probabilities and candidates of both models. The server's half needs
    * rounds, so that `scheme: 'auto'` is then `k-sqs`, and a server that sends it (`outrider serve --evidence`, by default
    * to its own pages): the whole distribution for each draft. Ahead of the server there is the draft's half only; without
    * a draft model there is none.
    */
-  evidence?: boolean;
+  evidence?: boolean | undefined;
   /** Stops the generation; it then ends quietly, with `finish: 'cancelled'`, as after {@link Generation.stop}. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /** Options that shape the prompt of a conversation. */
@@ -93,6 +100,10 @@ export function reasonAgainst(value: number, range: Range): string | null {
   return null;
 }
 
+function randomSeed(): number {
+  return crypto.getRandomValues(new Uint32Array(1))[0] ?? 0;
+}
+
 /** Options that are neither numbers nor names. */
 type OtherOption = Exclude<keyof GenerateOptions, NumberOption | ChoiceOption | PolicyOption | keyof ParameterOptions>;
 const others: Record<OtherOption, true> = {
@@ -115,6 +126,7 @@ export function resolveRequest(
 ): GenerateRequest {
   refuseUnknown(options, known, 'generate()');
   const resolved = checkedPrompt(prompt);
+  refuseTooLong(resolved, ranges.maxNewTokens.max);
   const tools = checkedTools(options.tools ?? [], resolved);
   const chatTemplateKwargs = checkedVariables(options.chatTemplateKwargs ?? {});
   const stop = checkedStops(options.stop ?? []);
@@ -171,6 +183,7 @@ export function resolveRequest(
   for (const option of Object.keys(generationDefaults) as NumberOption[]) {
     Object.assign(numbers, { [option]: number(option) });
   }
+  numbers.seed ??= randomSeed();
   if (mode === 'speculative' && numbers.maxInFlight > 1 && gate.name !== policyDefaults.gate) {
     throw invalidOption(`maxInFlight must be 1 with gate '${gate.name}'`);
   }

@@ -1,10 +1,11 @@
-import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { afterEach, beforeEach, expect, expectTypeOf, test, vi } from 'vitest';
 import type { EngineInfo } from './builds.js';
 import type { Round, Summary, Token } from './edge.js';
 import { describe } from './errors.js';
 import { session } from './fixtures.js';
 import { emptySummary } from './generation.js';
 import { Outrider } from './index.js';
+import type { ChatCompletionParams, CompletionParams, GenerateOptions, LoadOptions } from './index.js';
 import type { FromWorker, ToWorker } from './messages.js';
 
 const engine: EngineInfo = { engine: 'wasm', declined: null, build: 'relaxed', threads: 1, failed: [] };
@@ -110,11 +111,93 @@ test('addresses follow the server, and each can be given', async () => {
 });
 
 test('a token reaches the worker, if it can be one', async () => {
-  await Outrider.load({ token: '0123-abc_D' });
-  expect(FakeWorker.last.sent[0]).toMatchObject({ sources: { token: '0123-abc_D' } });
+  // The second is a JSON Web Token, the third has all characters of RFC 6750.
+  for (const token of ['0123-abc_D', 'eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhIn0.c2ln', 'a-._~+/z==']) {
+    await Outrider.load({ token });
+    expect(FakeWorker.last.sent[0]).toMatchObject({ sources: { wantsToken: true } });
+    say({ type: 'token-wanted', id: 1 });
+    await vi.waitFor(() => expect(FakeWorker.last.sent.at(-1)).toEqual({ type: 'token', id: 1, token }));
+  }
   await Outrider.load();
-  expect(FakeWorker.last.sent[0]).not.toHaveProperty('sources.token');
-  await expect(Outrider.load({ token: 'two words' })).rejects.toMatchObject({ code: 'invalid-option' });
+  expect(FakeWorker.last.sent[0]).toMatchObject({ sources: { wantsToken: false } });
+  for (const token of ['two words', '', 'ü', 5 as never]) {
+    await expect(Outrider.load({ token })).rejects.toMatchObject({ code: 'invalid-option' });
+  }
+});
+
+test('a token is renewed for each connection, and a failure to do so has its cause', async () => {
+  const tokens = ['first', 'second', Promise.reject(new Error('signed out')), 'two words'];
+  for (const token of tokens) if (token instanceof Promise) token.catch(() => {});
+  await Outrider.load({ token: () => tokens.shift() as string | Promise<string> });
+  const wanted = async (id: number): Promise<unknown> => {
+    say({ type: 'token-wanted', id });
+    await vi.waitFor(() => expect(FakeWorker.last.sent.at(-1)).toMatchObject({ id }));
+    return FakeWorker.last.sent.at(-1);
+  };
+  expect(await wanted(1)).toEqual({ type: 'token', id: 1, token: 'first' });
+  expect(await wanted(2)).toEqual({ type: 'token', id: 2, token: 'second' });
+  const why = { code: 'unauthorized', message: 'the option token gave none: signed out' };
+  expect(await wanted(3)).toMatchObject({ type: 'no-token', id: 3, error: why });
+  expect(await wanted(4)).toMatchObject({ type: 'no-token', id: 4, error: { code: 'invalid-option' } });
+});
+
+test('a server is an address that can be fetched from', async () => {
+  for (const server of [
+    'ws://host:8787',
+    '127.0.0.1:8787',
+    'localhost:8787',
+    'example.org:80/a',
+    'http://',
+    'file:///a',
+  ]) {
+    await expect(Outrider.load({ server }), server).rejects.toMatchObject({
+      ...{ code: 'invalid-option', message: expect.stringMatching(/^server .*http/) as unknown },
+    });
+  }
+  await expect(Outrider.load({ draft: 'http://' })).rejects.toMatchObject({ code: 'invalid-option' });
+  await expect(Outrider.load(null as never)).rejects.toMatchObject({ code: 'invalid-option' });
+  for (const server of ['/models', './models', 'models', 'https://host', new URL('http://host/a')]) {
+    await Outrider.load({ server });
+  }
+});
+
+test('prompts that cannot be one are refused at the call', async () => {
+  const outrider = await Outrider.load();
+  for (const prompt of [undefined, null, 5, {}, [], [undefined], () => {}]) {
+    expect(() => outrider.generate(prompt as never), String(prompt)).toThrow(/^prompt must be a text, or messages/);
+  }
+  expect(() => outrider.generate('a', null as never)).toThrow('options of generate() must be an object');
+  const began = performance.now();
+  const long = 'word '.repeat(1_000_000);
+  for (const prompt of [long, [{ role: 'user' as const, content: long }]]) {
+    expect(() => outrider.generate(prompt)).toThrow(/^the prompt has 5\d{6} characters, .* 512 tokens/);
+  }
+  expect(performance.now() - began).toBeLessThan(500);
+});
+
+test('the summary has the seed of the text, which is random unless given', async () => {
+  const { generation } = await running();
+  const { id, request } = FakeWorker.last.sent.at(-1) as ToWorker & { type: 'generate' };
+  say({ type: 'done', id, summary: done });
+  expect((await generation.summary).seed).toBe(request.seed);
+});
+
+test('options that are undefined are not given', async () => {
+  expectTypeOf<{ [Name in keyof LoadOptions]: undefined }>().toExtend<LoadOptions>();
+  expectTypeOf<{ [Name in keyof GenerateOptions]: undefined }>().toExtend<GenerateOptions>();
+  type Chat = Omit<ChatCompletionParams, 'messages'>;
+  expectTypeOf<{ [Name in keyof Chat]: undefined }>().toExtend<Chat>();
+  type Text = Omit<CompletionParams, 'prompt'>;
+  expectTypeOf<{ [Name in keyof Text]: undefined }>().toExtend<Text>();
+  const unset = (names: readonly string[]) => Object.fromEntries(names.map((name) => [name, undefined]));
+  const loading = ['server', 'draft', 'tokenizer', 'heads', 'chat', 'token', 'engine', 'build', 'threads', 'wasmUrl'];
+  const outrider = await Outrider.load(
+    unset([...loading, 'workerUrl', 'link', 'signal', 'headers', 'fallback', 'resume']),
+  );
+  outrider.generate(
+    'p',
+    unset(['temperature', 'seed', 'scheme', 'rule', 'mode', 'stop', 'tools', 'evidence', 'signal']),
+  );
 });
 
 test('tokens stream in order and the summary is both promised and returned', async () => {
@@ -123,10 +206,10 @@ test('tokens stream in order and the summary is both promised and returned', asy
   expect(generation.statistics?.tokens).toBe(2);
   say({ type: 'done', id: 1, summary: done });
   expect(await textsOf(generation)).toEqual(['a', 'b']);
-  expect(await generation.summary).toBe(done);
+  expect(await generation.summary).toMatchObject({ ...done, seed: expect.any(Number) });
   const rounds = generation.rounds();
   await rounds.next();
-  expect(await rounds.next()).toEqual({ done: true, value: done });
+  expect(await rounds.next()).toEqual({ done: true, value: { ...done, seed: expect.any(Number) as number } });
 });
 
 test('options are checked at once, against what this server can do', async () => {
@@ -258,7 +341,7 @@ test('a generation can be suspended, and resumed by another page', async () => {
   await reachesWorker();
   expect(FakeWorker.last.sent.at(-1)).toMatchObject({
     request: state.request,
-    continuation: { attempts: 2, committed: [0, 1] },
+    continuation: { attempts: 2, stallMs: 5000, committed: [0, 1] },
   });
   say({ type: 'round', id: 1, round: round('c') });
   say({ type: 'done', id: 1, summary: { ...done, text: 'abc' } });
@@ -291,7 +374,7 @@ test('what waits for a generation that does not stop gets another worker', async
   await vi.waitFor(() => expect(FakeWorker.all).toHaveLength(2));
   await reachesWorker();
   say({ type: 'done', id: 2, summary: done });
-  expect(await next.summary).toBe(done);
+  expect(await next.summary).toMatchObject({ ...done, seed: expect.any(Number) });
 });
 
 test('what is stopped while it waits leaves the one before it to its time', async () => {

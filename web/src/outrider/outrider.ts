@@ -9,6 +9,7 @@ import { checkLoadOptions, engineRequestOf, sourcesOf } from './load-options.js'
 import type { ConnectionEvent, LoadOptions } from './load-options.js';
 import type { Answer, FromWorker, LoadProgress, Question, Sources, ToWorker } from './messages.js';
 import { ChatCompletions, Completions } from './completions.js';
+import { watchNetwork } from './network.js';
 import { checkLink, openLink, rangesFor, resolveRequest } from './options.js';
 import type { ConversationOptions, GenerateOptions } from './options.js';
 import { Questions } from './questions.js';
@@ -17,6 +18,8 @@ import { deleteFile, forgetFiles, listFiles } from './store.js';
 import type { KeptModel } from './store.js';
 import { policies } from './tables.js';
 import type { NumberOption, Policies, Range } from './tables.js';
+import { tokenMessage } from './token.js';
+import type { TokenSource } from './token.js';
 import { checkedIds, checkedPrompt, checkedState, checkedTools, checkedVariables } from './validation.js';
 
 // Browsers without `await using` may lack the symbol, and do not ask for it.
@@ -64,6 +67,8 @@ export class Outrider {
   readonly #workerUrl: string | URL | undefined;
   readonly #connectTimeoutMs: number;
   readonly #reconnectAttempts: number;
+  readonly #stallMs: number;
+  readonly #token: TokenSource | undefined;
   readonly #onConnection: (event: ConnectionEvent) => void;
   /** The session that the first worker resumes. */
   #claim: Claim | null;
@@ -86,6 +91,7 @@ export class Outrider {
   #lastId = 0;
   #onCacheFull: (reason: OutriderError) => void;
   #onEngine: (engine: EngineInfo) => void;
+  #unwatch: () => void = () => {};
   #closed: Promise<void> | null = null;
 
   /** Conversations, in the shape of OpenAI's client: `outrider.chat.completions.create({ messages })`. */
@@ -99,6 +105,8 @@ export class Outrider {
     this.#workerUrl = options.workerUrl;
     this.#connectTimeoutMs = options.connectTimeoutMs ?? 20_000;
     this.#reconnectAttempts = options.reconnectAttempts ?? 8;
+    this.#token = options.token;
+    this.#stallMs = options.stallTimeoutMs ?? 5_000;
     this.#onConnection = options.onConnection ?? (() => {});
     this.#onCacheFull = options.onCacheFull ?? (() => {});
     this.#onEngine = options.onEngine ?? (() => {});
@@ -122,6 +130,7 @@ export class Outrider {
       // Loading does not wait for a question to the user.
       if (options.persist) void navigator.storage?.persist?.().catch(() => {});
       await outrider.#startWorker();
+      outrider.#unwatch = watchNetwork(() => outrider.#post({ type: 'network' }));
       return outrider;
     } catch (error) {
       await outrider.#fallBack(error, options);
@@ -282,6 +291,7 @@ export class Outrider {
   }
 
   #sayGoodbye(): Promise<void> {
+    this.#unwatch();
     const worker = this.#worker;
     const gone = new Promise<void>((resolve) => {
       if (!worker) return resolve();
@@ -326,7 +336,7 @@ export class Outrider {
     }
     if (generation.ended) return;
     running.sent = true;
-    const continuation = { attempts: this.#reconnectAttempts, committed };
+    const continuation = { attempts: this.#reconnectAttempts, stallMs: this.#stallMs, committed };
     this.#post({ type: 'generate', id, request, continuation });
   }
 
@@ -441,6 +451,8 @@ export class Outrider {
       case 'no-answer':
         this.#questions.settle(message.id, revive(message.error));
         return;
+      case 'token-wanted':
+        return void tokenMessage(message.id, this.#token).then((answer) => this.#post(answer));
       case 'closed':
         return;
       case 'load-failed':

@@ -81,7 +81,11 @@ test('a conversation with tools is asked of the other address, and its calls are
       { choices: [{ delta: {}, finish_reason: 'tool_calls' }] },
     );
   const tools = [{ type: 'function', function: { name: 'f' } }] as const;
-  const { pieces } = await outrider.generate([{ role: 'user', content: 'a' }], { tools, stop: 'z', chatTemplateKwargs: { a: 1 } }).summary;
+  const { pieces } = await outrider.generate([{ role: 'user', content: 'a' }], {
+    tools,
+    stop: 'z',
+    chatTemplateKwargs: { a: 1 },
+  }).summary;
   expect(pieces).toEqual([
     { type: 'text', text: 'So' },
     { type: 'call', name: 'f', arguments: '{}' },

@@ -10,6 +10,8 @@ import type { Limits } from './limits.js';
 import { headersOf, serverOf } from './load-options.js';
 import type { LoadOptions } from './load-options.js';
 import { fetchWith } from './requests.js';
+import { tokenOf } from './token.js';
+import type { TokenSource } from './token.js';
 
 /** The fields that are read of a chunk of either kind of completion. */
 interface Chunk {
@@ -64,11 +66,13 @@ export class ServerAlone {
   private static async meet(
     server: URL,
     headers: Readonly<Record<string, string>>,
-    token: string | undefined,
+    token: TokenSource | undefined,
     signal?: AbortSignal,
   ): Promise<ServerAlone> {
-    const authorization = token === undefined ? {} : { Authorization: `Bearer ${token}` };
-    const request = fetchWith({ ...authorization, ...headers });
+    const request: typeof fetch = async (...asked) => {
+      const authorization = token === undefined ? {} : { Authorization: `Bearer ${await tokenOf(token)}` };
+      return fetchWith({ ...authorization, ...headers })(...asked);
+    };
     const response = await answered(request(new URL('v1/info', server), signal ? { signal } : {}));
     const { vocabSize, limits } = (await response.json()) as Info;
     return new ServerAlone(server, request, { ...limits, vocabSize });
@@ -86,7 +90,7 @@ export class ServerAlone {
     const started = performance.now();
     const { path, body } = asked(request);
     const statistics: Statistics = { ...emptySummary, uplinkBits: body.length * 8 };
-    const summary = { text: '', promptTokens: 0, promptTokenIds: [], tokenIds: [] };
+    const summary = { seed: request.seed, text: '', promptTokens: 0, promptTokenIds: [], tokenIds: [] };
     const pieces: Piece[] = [];
     let finish: Summary['finish'] = 'length';
     const ends = { stop: request.stop.length > 0 ? 'stop' : 'eos', length: 'length', tool_calls: 'eos' } as const;

@@ -158,6 +158,27 @@ test('what was damaged on the disk is fetched anew', async () => {
   expect((await load('"1"')).asked).toEqual([{ 'if-none-match': '"1"' }]);
 });
 
+test('a long address, as signed ones are, is no hindrance', async () => {
+  const handle = disk();
+  const kept = () => new KeptFile(handle, `https://h/draft?signature=${'a'.repeat(2000)}`);
+  const { asked, request } = server('"1"');
+  const sink = { begin: () => {}, push: () => {} };
+  for (let visit = 0; visit < 2; visit++) await downloadInto('/f', sink, undefined, request, kept());
+  expect(asked.at(-1)).toMatchObject({ 'if-none-match': '"1"' });
+});
+
+test('a disk that refuses at the end is told of, and the file is closed', () => {
+  const handle = disk();
+  let closed = false;
+  handle.flush = () => {
+    throw new DOMException('no space', 'QuotaExceededError');
+  };
+  handle.close = () => void (closed = true);
+  const told: string[] = [];
+  new KeptFile(handle, 'https://h/draft', ({ code }) => void told.push(code)).close();
+  expect([told, closed]).toEqual([['cache-full'], true]);
+});
+
 test('a full disk is told of once, and the download goes on', async () => {
   const codes: string[] = [];
   const kept = new KeptFile(disk(515), 'https://h/draft', ({ code }) => codes.push(code));

@@ -196,9 +196,12 @@ export class KeptFile implements Kept {
     this.#digested += bytes.length;
   }
 
-  /** Writes the head; false if it does not fit. */
+  /** Writes the head, without an address that is too long for it; false if it does not fit. */
   #writeHead(): boolean {
-    const head = new TextEncoder().encode(JSON.stringify(this.#head));
+    const encode = (head: Omit<Head, 'url'>): Uint8Array => new TextEncoder().encode(JSON.stringify(head));
+    const { url: _, ...unnamed } = this.#head;
+    const whole = encode(this.#head);
+    const head = whole.length > headBytes ? encode(unnamed) : whole;
     if (head.length > headBytes) return false;
     const padded = new Uint8Array(headBytes).fill(0x20);
     padded.set(head);
@@ -222,8 +225,13 @@ export class KeptFile implements Kept {
   }
 
   close(): void {
-    this.#handle.flush();
-    this.#handle.close();
+    try {
+      this.#handle.flush();
+    } catch (cause) {
+      this.#full(cause);
+    } finally {
+      this.#handle.close();
+    }
   }
 }
 

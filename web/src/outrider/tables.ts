@@ -16,7 +16,7 @@ export type PolicyOption = 'rule' | 'gate' | 'stopRule';
 export type ChoiceOption = Exclude<keyof NameOptions, PolicyOption>;
 
 /** A value for every choice. */
-export type Choices = Required<Pick<NameOptions, ChoiceOption>>;
+export type Choices = { [Option in ChoiceOption]: NonNullable<NameOptions[Option]> };
 
 /** The acceptance rules, gates and stop rules. The first of each kind is the default. */
 export interface Policies {

@@ -3,7 +3,7 @@
 import { closest, distance } from 'fastest-levenshtein';
 import * as v from 'valibot';
 import type { Message, Prompt, TemplateVariables, Tool } from './edge.js';
-import { invalidOption } from './errors.js';
+import { invalidOption, OutriderError } from './errors.js';
 import type { SuspendedGeneration } from './generation.js';
 
 /** Most wrong letters in a name for which another is suggested. */
@@ -11,6 +11,7 @@ const MOST_TYPOS = 3;
 
 /** Refuses unknown names. @throws {@link OutriderError} `invalid-option` */
 export function refuseUnknown(given: object, known: readonly string[], where: string): void {
+  if (typeof given !== 'object' || given === null) throw invalidOption(`options of ${where} must be an object`);
   const unknown = Object.keys(given).find((name) => !known.includes(name));
   if (unknown === undefined) return;
   const nearest = closest(unknown, known);
@@ -53,10 +54,24 @@ const tool = v.looseObject({ type: v.literal('function'), function: v.looseObjec
 /** Checks a prompt, and copies it for the engine. @throws {@link OutriderError} `invalid-option` */
 export function checkedPrompt(prompt: Prompt): Prompt {
   if (typeof prompt === 'string') return prompt;
-  const given = inJson(prompt);
+  const given = Array.isArray(prompt) ? inJson(prompt) : null;
   if (v.is(messages, given)) return given as readonly Message[];
   const wanted = 'a text, or messages with a role (system, user, assistant or tool) and content or tool_calls';
   throw invalidOption(`prompt must be ${wanted}`);
+}
+
+/** More characters than a token of any published vocabulary has. */
+const LONGEST_TOKEN = 256;
+
+/** Refuses a prompt that cannot fit the context, before it is read. @throws {@link OutriderError} `prompt-too-long` */
+export function refuseTooLong(prompt: Prompt, contextLength: number): void {
+  const lengthOf = (content: Message['content']): number =>
+    typeof content === 'string' ? content.length : (content ?? []).reduce((sum, { text }) => sum + text.length, 0);
+  const parts = typeof prompt === 'string' ? [prompt] : prompt.map(({ content }) => content);
+  const length = parts.reduce((sum, content) => sum + lengthOf(content), 0);
+  if (length <= contextLength * LONGEST_TOKEN) return;
+  const limit = `more than a context of ${contextLength} tokens can hold; shorten it`;
+  throw new OutriderError('prompt-too-long', `the prompt has ${length} characters, ${limit}`);
 }
 
 /** Checks tools, and copies them for the engine. @throws {@link OutriderError} `invalid-option` */

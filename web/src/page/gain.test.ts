@@ -36,4 +36,10 @@ test('only texts on one link that stayed the same are compared', () => {
   expect(reasonNotToCompare(on(open), on(open))).toBeNull();
   expect(reasonNotToCompare(on(satellite), on(open))).toMatch(/different links/);
   expect(reasonNotToCompare(on(open), on(open, false))).toMatch(/link changed/);
+  const asked = { prompt: 'a', seed: 1, temperature: 0.7 };
+  const run = (given: object) => ({ ...on(open), asked: { ...asked, ...given } });
+  expect(reasonNotToCompare(run({}), run({}))).toBeNull();
+  expect(reasonNotToCompare(run({}), run({ prompt: 'b', seed: 2 }))).toBe(
+    'The two texts differ in prompt and seed and cannot be compared.',
+  );
 });

@@ -11,12 +11,17 @@ export interface Measured {
   link: Link;
   /** True if the link did not change during the run. */
   isSteady: boolean;
+  /** The prompt and the options that decide the text, by the names that people read. */
+  asked?: Readonly<Record<string, unknown>>;
 }
 
 /** A sentence on why two runs cannot be compared; null if they can. */
 export function reasonNotToCompare(one: Measured, other: Measured): string | null {
   if (!one.isSteady || !other.isSteady) return 'The link changed during the run, so the times cannot be compared.';
   if (!sameLink(one.link, other.link)) return 'The two texts were written on different links and cannot be compared.';
+  const [asked, before] = [one.asked ?? {}, other.asked ?? {}];
+  const differ = Object.keys(asked).filter((name) => JSON.stringify(asked[name]) !== JSON.stringify(before[name]));
+  if (differ.length > 0) return `The two texts differ in ${differ.join(' and ')} and cannot be compared.`;
   return null;
 }
 

@@ -162,7 +162,9 @@ export class Runner {
       if (summary.tokens > 0) counters.show(summary, mode, chosen);
       const isSteady = changes === this.#changes && sameLink(link, this.#link());
       if (counts) {
-        counters.keep({ summary, link, isSteady }, mode, ahead);
+        const { temperature, topP, topK, maxNewTokens, seed } = values;
+        const asked = { prompt: task.prompt, seed, temperature, 'top-p': topP, 'top-k': topK, length: maxNewTokens };
+        counters.keep({ summary, link, isSteady, asked }, mode, ahead);
         if (mode === 'cloud-only' && isSteady) prediction.compareWith(summary, link);
         const choices = { ...task.choices, scheme: ahead ? ('ahead' as const) : task.choices.scheme };
         const { models } = picture;

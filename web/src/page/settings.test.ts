@@ -56,6 +56,12 @@ test('settings come back from their query', () => {
   expect(settingsFromQuery(new URLSearchParams(queryFromSettings(settings).toString()))).toEqual(settings);
 });
 
+test('a decimal comma is a point', () => {
+  const range = { min: 0, max: 5, integer: false };
+  expect(parseField({ label: 'Temperature' }, '0,7', range)).toBe(0.7);
+  expect(parseField({ label: 'Temperature' }, '1,000,0', range)).toEqual({ reason: 'Temperature must be a number.' });
+});
+
 test('the access token is read from an address, and written into none', () => {
   const settings = settingsFromQuery(new URLSearchParams('token=0123456789abcdef&seed=2'));
   expect(settings.token).toBe('0123456789abcdef');

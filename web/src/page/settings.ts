@@ -28,10 +28,11 @@ import type {
 /** A number field of the form. */
 export type Field = NumberDescription & { option: NumberOption };
 
-export const fields: readonly Field[] = (Object.keys(numbers) as NumberOption[]).map((option) => ({
-  option,
-  ...numbers[option],
-}));
+export const fields: readonly Field[] = (Object.keys(numbers) as NumberOption[]).map((option) => {
+  const { unset, ...described } = numbers[option];
+  // Runs that are compared need one seed.
+  return { option, ...described, ...(unset !== undefined && option !== 'seed' && { unset }) };
+});
 
 /** A choice of the form. */
 export type Select = NameDescription & {
@@ -76,7 +77,8 @@ export function parseField(
 export function parseNumber(label: string, text: string, range: Range): number | { reason: string } {
   const trimmed = text.trim();
   if (trimmed === '') return { reason: `${label} needs a number.` };
-  const value = Number(trimmed);
+  // Some keyboards have a comma where the number has a point.
+  const value = Number(/^[+-]?\d*,\d+$/.test(trimmed) ? trimmed.replace(',', '.') : trimmed);
   const reason = reasonAgainst(value, range);
   return reason === null ? value : { reason: `${label} ${reason}.` };
 }
@@ -111,7 +113,7 @@ export const defaultPrompt = 'Once upon a time';
 
 export function defaultSettings(): Settings {
   const texts = {} as Record<NumberOption, string>;
-  for (const { option } of fields) texts[option] = String(generationDefaults[option] ?? '');
+  for (const { option } of fields) texts[option] = String(generationDefaults[option] ?? (option === 'seed' ? 1 : ''));
   return {
     prompt: defaultPrompt,
     texts,

@@ -12,17 +12,21 @@ pub struct Retry {
     pub pause: Duration,
     /// The longest of the pauses.
     pub longest: Duration,
+    /// Longest silence of the server while text is due. After it the connection counts as lost. It doubles each time
+    /// that the server answers the next connection and still writes nothing.
+    pub stall: Duration,
 }
 
 impl Default for Retry {
     fn default() -> Self {
-        Self { attempts: 12, pause: Duration::from_millis(100), longest: Duration::from_secs(5) }
+        let [longest, stall] = [Duration::from_secs(5); 2];
+        Self { attempts: 12, pause: Duration::from_millis(100), longest, stall }
     }
 }
 
 impl Retry {
-    /// Settings that never connect again.
-    pub const NEVER: Self = Self { attempts: 0, pause: Duration::ZERO, longest: Duration::ZERO };
+    /// Settings that never connect again, and bear any silence.
+    pub const NEVER: Self = Self { attempts: 0, pause: Duration::ZERO, longest: Duration::ZERO, stall: Duration::MAX };
 
     /// The pause after `failed` attempts. `chance`, from 0 to 255, spreads those that have lost the same server.
     pub fn pause_after(&self, failed: u32, chance: u8) -> Duration {

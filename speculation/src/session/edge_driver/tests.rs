@@ -16,7 +16,8 @@ use wasm_bindgen_test::wasm_bindgen_test as test;
 
 const V: u32 = 8;
 const TICKET: Ticket = Ticket { id: [1; 16], secret: [2; 16] };
-const RETRY: Retry = Retry { attempts: 4, pause: Duration::from_millis(100), longest: Duration::from_secs(5) };
+const LONGEST: Duration = Duration::from_secs(5);
+const RETRY: Retry = Retry { attempts: 4, pause: Duration::from_millis(100), longest: LONGEST, stall: Duration::MAX };
 
 /// The server, the network and the clock. Every token of the target's is 3, which the draft model says as well.
 #[derive(Debug, Default)]
@@ -25,6 +26,12 @@ struct World {
     /// Frames under way to the edge over the current connection.
     down: VecDeque<Vec<u8>>,
     is_cut: bool,
+    /// Number of frames to the edge after which this connection, and as many later ones as said, swallow all bytes.
+    swallowed_behind: Option<(usize, u32)>,
+    /// Time until which a text is not begun.
+    silent_until: Duration,
+    /// True while the socket holds bytes back.
+    is_holding: bool,
     /// Number of frames to the edge after which the connection is cut.
     cut_behind: Option<usize>,
     /// Attempts to connect that fail, from now on.
@@ -99,6 +106,9 @@ impl World {
     }
 
     fn write(&mut self, position: u32) {
+        if self.now < self.silent_until {
+            return;
+        }
         let finish = (position + 1 == self.limit).then_some(Finish::Length);
         self.send(&Frame::Tokens(Tokens::one(self.generation, position, 3, finish)));
     }
@@ -133,7 +143,7 @@ struct Shared(Rc<RefCell<World>>);
 impl Socket for Shared {
     async fn send(&mut self, bytes: Vec<u8>) -> bool {
         let mut world = self.0.borrow_mut();
-        if !world.is_cut {
+        if !world.is_cut && world.swallowed_behind.is_none_or(|(left, _)| left > 0) {
             world.answer(&bytes);
         }
         !world.is_cut
@@ -149,7 +159,11 @@ impl Socket for Shared {
                 world.down.clear();
                 return Poll::Ready(None);
             }
+            if world.swallowed_behind.is_some_and(|(left, _)| left == 0) {
+                world.down.clear();
+            }
             let Some(bytes) = world.down.pop_front() else { return Poll::Pending };
+            world.swallowed_behind = world.swallowed_behind.map(|(left, more)| (left - 1, more));
             world.received += 1;
             world.cut_behind = world.cut_behind.map(|left| left - 1);
             Poll::Ready(Some(bytes))
@@ -159,6 +173,11 @@ impl Socket for Shared {
 
     async fn close(&mut self) {
         self.0.borrow_mut().is_cut = true;
+    }
+
+    fn holds_bytes(&self) -> bool {
+        let mut world = self.0.borrow_mut();
+        std::mem::take(&mut world.is_holding)
     }
 }
 
@@ -173,6 +192,7 @@ impl Platform for Shared {
             return Err("nobody is there");
         }
         world.is_cut = false;
+        world.swallowed_behind = world.swallowed_behind.and_then(|(_, more)| Some((0, more.checked_sub(1)?)));
         Ok(self.clone())
     }
 
@@ -285,6 +305,44 @@ fn a_text_goes_on_over_another_connection() {
             assert_eq!(world.0.borrow().pauses, [0], "the first attempt comes at once");
         }
     }
+}
+
+/// A black hole: the connection stays open, and no byte arrives at either end.
+#[test]
+fn a_silent_connection_counts_as_lost_and_the_text_goes_on_over_another() {
+    let retry = Retry { stall: Duration::from_secs(5), ..RETRY };
+    for mode in [Mode::CloudOnly, ahead()] {
+        for (behind, more) in [(0, 0), (2, 0), (4, 0), (2, 1)] {
+            let (mut driver, world) = connected();
+            driver.set_retry(retry);
+            world.0.borrow_mut().swallowed_behind = Some((behind, more));
+            let (end, tokens, notices) = generate(&mut driver, &world, mode.clone());
+            assert_eq!((end, tokens), (LENGTH, vec![3; 6]), "swallowed after {behind} frames");
+            let attempts: Vec<Notice> = (1..=more + 1).map(|n| reconnecting(n, 100 * u64::from(n - 1))).collect();
+            assert_eq!(notices, [&[Notice::Begun][..], &attempts, &[Notice::Resumed { anew: false }]].concat());
+            assert!(world.0.borrow().now < Duration::from_secs(if more == 0 { 6 } else { 11 }));
+        }
+    }
+    // Where bytes are held back at this end the silence is not the server's.
+    let (mut driver, world) = connected();
+    driver.set_retry(retry);
+    let mut change = world.0.borrow_mut();
+    (change.swallowed_behind, change.is_holding) = (Some((2, 0)), true);
+    drop(change);
+    assert_eq!(generate(&mut driver, &world, Mode::CloudOnly).0, LENGTH);
+    assert_eq!(world.0.borrow().now, Duration::from_secs(10));
+}
+
+/// A server that resumes the session and goes on reading a long prompt is slow, not gone.
+#[test]
+fn a_server_that_answers_without_text_is_given_twice_the_time() {
+    let (mut driver, world) = connected();
+    driver.set_retry(Retry { stall: Duration::from_secs(5), ..RETRY });
+    world.0.borrow_mut().silent_until = Duration::from_secs(33);
+    let (end, tokens, notices) = generate(&mut driver, &world, Mode::CloudOnly);
+    assert_eq!((end, tokens.len()), (LENGTH, 6));
+    let resumed = notices.iter().filter(|notice| matches!(notice, Notice::Resumed { .. })).count();
+    assert_eq!((resumed, world.0.borrow().now), (3, Duration::from_secs(35)), "after 5, 10 and 20 s");
 }
 
 #[test]

@@ -183,6 +183,7 @@ pub const SEED: NumberInfo = NumberInfo {
               with its λ. ODLD and AS² also depend on measured times. Where that changes the drafts, the text is \
               another draw, under the exact rule from the same distribution.",
     default: 1.0,
+    unset: "a random one",
     group: Group::Sampling,
     ..BASE
 };
