@@ -34,7 +34,7 @@ use tower_http::{
 };
 
 use crate::{
-    http::{Shared, admission},
+    http::{Shared, access_log, admission},
     openai,
 };
 
@@ -97,6 +97,7 @@ pub fn app(state: AppState, page: PathBuf) -> Router {
         .layer(header("cross-origin-resource-policy", "same-origin"))
         // After the layers: they do not apply to an upgraded connection.
         .route("/session", get(socket::upgrade).layer(admit()))
+        .layer(middleware::from_fn_with_state(Arc::clone(&shared), access_log::observe))
         .with_state(shared)
 }
 

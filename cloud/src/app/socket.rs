@@ -18,6 +18,7 @@ use futures_util::{
 use outrider_codec::frame::{ErrorCode, MAX_FRAME_BYTES};
 use tokio::time::{self, Instant};
 use tokio_tungstenite::tungstenite::{self, error::CapacityError};
+use tracing::{Instrument, Span};
 
 use crate::{
     http::{
@@ -54,20 +55,28 @@ pub(super) async fn upgrade(
     if protocols.contains(&PROTOCOL) {
         upgrade.set_selected_protocol(HeaderValue::from_static(PROTOCOL));
     }
+    // The session goes on after the response; its lines of the log name the request that began it.
+    let span = Span::current();
+    if let Ok(Some(name)) = &client {
+        span.record("key", &**name);
+    }
     upgrade
         .read_buffer_size(READ_BUFFER)
         .max_message_size(LONGEST_MESSAGE)
         .max_frame_size(LONGEST_MESSAGE)
         .max_write_buffer_size(WRITE_BUFFER)
-        .on_upgrade(move |socket| async move {
-            match client {
-                Ok(client) => converse(socket, &shared, caller, client).await,
-                // Browsers do not show a page the status of a failed upgrade, so the refusal is sent as a frame.
-                Err(refusal) => {
-                    client_event!(WARN, caller.address, "refused a session", address = %caller.address, %refusal);
-                    refuse(socket, &shared, ErrorCode::Unauthorized, &refusal.to_string()).await;
+        .on_upgrade(move |socket| {
+            let conversation = async move {
+                match client {
+                    Ok(client) => converse(socket, &shared, caller, client).await,
+                    // Browsers do not show a page the status of a failed upgrade, so the refusal is sent as a frame.
+                    Err(refusal) => {
+                        client_event!(WARN, caller.address, "refused a session", address = %caller.address, %refusal);
+                        refuse(socket, &shared, ErrorCode::Unauthorized, &refusal.to_string()).await;
+                    }
                 }
-            }
+            };
+            conversation.instrument(span)
         })
 }
 

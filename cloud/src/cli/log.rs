@@ -45,7 +45,7 @@ pub(super) fn init(format: LogFormat, level: LevelFilter) -> Log {
     match format {
         LogFormat::Text => builder.init(),
         // At the top level, the session's fields would collide with those of an event.
-        LogFormat::Json => builder.json().flatten_event(true).with_span_list(false).init(),
+        LogFormat::Json => builder.json().flatten_event(true).with_span_list(true).init(),
     }
     Log(Some(guard))
 }

@@ -9,6 +9,7 @@ use axum::{
 use outrider_codec::frame::{ErrorCode, ErrorFrame};
 use serde_json::{Value, json};
 
+use super::request_id;
 use crate::{session::Full, sessions::NoSession};
 
 /// Error of the API, with its HTTP status.
@@ -63,7 +64,11 @@ impl ApiError {
     /// The JSON object of the response.
     pub(crate) fn body(&self) -> Value {
         let Self { kind, message, param, code, .. } = self;
-        json!({ "error": { "message": message, "type": kind, "param": param, "code": code } })
+        let mut error = json!({ "message": message, "type": kind, "param": param, "code": code });
+        if let Some(id) = request_id::current() {
+            error["request_id"] = json!(&*id);
+        }
+        json!({ "error": error })
     }
 }
 
