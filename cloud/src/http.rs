@@ -10,6 +10,7 @@
 //! | `access` | the policy of these checks: origins, tokens, proxies, evidence |
 //! | `origin` | sites whose pages may use the server |
 //! | `token` | bearer tokens |
+//! | `quota` | rights and limits of a request's key |
 //! | `client_address` | the client's address, through trusted proxies |
 //! | `served` | names, tokenizer and chat template of the served target |
 //! | `pair_file` | files for browsers, with ranges and compressed forms |
@@ -23,6 +24,7 @@ mod client_address;
 mod error;
 mod origin;
 mod pair_file;
+mod quota;
 mod request_id;
 mod served;
 mod state;

@@ -25,7 +25,9 @@ use crate::{
         Caller, Shared,
         token::{self, PROTOCOL},
     },
+    keys::{Key, Right},
     log_limits::client_event,
+    session::Host,
     wire::Wire,
 };
 
@@ -43,6 +45,8 @@ const LONGEST_MESSAGE: usize = MAX_FRAME_BYTES + (64 << 10);
 const TOO_MANY_NEWCOMERS: &str =
     "Your address has as many connections here as it may that have not said Hello; try again in a few seconds.";
 
+const NO_RIGHT: &str = "This key has no right \"session\"; the server's operator can add it.";
+
 pub(super) async fn upgrade(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
@@ -51,14 +55,14 @@ pub(super) async fn upgrade(
 ) -> Response {
     let protocols: Vec<&str> = upgrade.requested_protocols().filter_map(|protocol| protocol.to_str().ok()).collect();
     let shown = token::bearer(&headers).or(token::offered(protocols.iter().copied()));
-    let client = token::check(shared.state.access.tokens.as_ref(), shown);
+    let client = shared.state.access.identify(shown);
     if protocols.contains(&PROTOCOL) {
         upgrade.set_selected_protocol(HeaderValue::from_static(PROTOCOL));
     }
     // The session goes on after the response; its lines of the log name the request that began it.
     let span = Span::current();
-    if let Ok(Some(name)) = &client {
-        span.record("key", &**name);
+    if let Ok(Some(key)) = &client {
+        span.record("key", key.name());
     }
     upgrade
         .read_buffer_size(READ_BUFFER)
@@ -68,7 +72,10 @@ pub(super) async fn upgrade(
         .on_upgrade(move |socket| {
             let conversation = async move {
                 match client {
-                    Ok(client) => converse(socket, &shared, caller, client).await,
+                    Ok(Some(key)) if !key.has(Right::Session) => {
+                        refuse(socket, &shared, ErrorCode::Unauthorized, NO_RIGHT).await;
+                    }
+                    Ok(key) => converse(socket, &shared, caller, key).await,
                     // Browsers do not show a page the status of a failed upgrade, so the refusal is sent as a frame.
                     Err(refusal) => {
                         client_event!(WARN, caller.address, "refused a session", address = %caller.address, %refusal);
@@ -86,7 +93,7 @@ async fn refuse(socket: WebSocket, shared: &Shared, code: ErrorCode, text: &str)
     wire.refuse(code, text, shared.state.limits.write).await;
 }
 
-async fn converse(socket: WebSocket, shared: &Shared, caller: Caller, client: Option<Arc<str>>) {
+async fn converse(socket: WebSocket, shared: &Shared, caller: Caller, key: Option<Arc<Key>>) {
     let address = caller.address;
     let Some(waiting) = shared.newcomers.take(address) else {
         client_event!(
@@ -97,10 +104,12 @@ async fn converse(socket: WebSocket, shared: &Shared, caller: Caller, client: Op
         );
         return refuse(socket, shared, ErrorCode::ServerFull, TOO_MANY_NEWCOMERS).await;
     };
-    client_event!(DEBUG, address, "a connection begins", %address, client = client.as_deref());
+    client_event!(DEBUG, address, "a connection begins", %address, key = key.as_ref().map(|key| key.name()));
     let rate = shared.state.caps.frames_per_second;
-    let wire = wire(socket, |messages| paced(messages, rate));
-    shared.host(shared.limits(&caller)).converse(wire, address, waiting).await;
+    let payer = key.clone();
+    let wire = wire(socket, |messages| paid(paced(messages, rate), payer));
+    let host = Host { key, ..shared.host(shared.limits(&caller)) };
+    host.converse(wire, address, waiting).await;
 }
 
 /// Payload of a message for the session; `None` for pings and other control messages.
@@ -146,6 +155,19 @@ fn paced<S: Stream<Item = Heard>>(messages: S, rate: u32) -> impl Stream<Item = 
         async move {
             if let Some(until) = until {
                 time::sleep_until(until).await;
+            }
+            message
+        }
+    })
+}
+
+/// Holds messages back while the client's key has used up its tokens of this minute.
+fn paid<S: Stream<Item = Heard>>(messages: S, key: Option<Arc<Key>>) -> impl Stream<Item = Heard> {
+    messages.then(move |message| {
+        let key = key.clone();
+        async move {
+            while let Some(wait) = key.as_ref().map(|key| key.token_wait()).filter(|wait| !wait.is_zero()) {
+                time::sleep(wait).await;
             }
             message
         }

@@ -7,10 +7,10 @@ use std::{
 };
 
 use tracing_appender::non_blocking::WorkerGuard;
-use tracing_subscriber::{EnvFilter, filter::LevelFilter};
+use tracing_subscriber::{EnvFilter, filter::LevelFilter, layer::SubscriberExt, util::SubscriberInitExt};
 
 use super::output::within_patience;
-use crate::log_writer;
+use crate::{log_filter, log_writer};
 
 /// Format of the log's lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -36,16 +36,16 @@ impl Drop for Log {
 pub(super) fn init(format: LogFormat, level: LevelFilter) -> Log {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level.to_string()));
     let (writer, guard) = log_writer::start();
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let log = tracing_subscriber::fmt::layer()
         .with_ansi(stderr().is_terminal())
         .with_writer(writer)
         // Internal errors would be written to standard error directly, with a panic if that fails.
         .log_internal_errors(false);
+    let registry = tracing_subscriber::registry().with(log_filter::layer(filter));
     match format {
-        LogFormat::Text => builder.init(),
+        LogFormat::Text => registry.with(log).init(),
         // At the top level, the session's fields would collide with those of an event.
-        LogFormat::Json => builder.json().flatten_event(true).with_span_list(true).init(),
+        LogFormat::Json => registry.with(log.json().flatten_event(true).with_span_list(true)).init(),
     }
     Log(Some(guard))
 }

@@ -7,18 +7,12 @@ use std::{
 
 use axum::{
     extract::{ConnectInfo, Request, State},
-    http::{HeaderValue, StatusCode, header},
+    http::{HeaderValue, Method, StatusCode, header},
     middleware::Next,
     response::{IntoResponse, Response},
 };
 
-use super::{
-    access::Caller,
-    error::ApiError,
-    origin::Relation,
-    state::Shared,
-    token::{self, bearer},
-};
+use super::{access::Caller, error::ApiError, origin::Relation, quota, state::Shared, token::bearer};
 use crate::log_limits::client_event;
 
 /// Bytes of a refused origin that are logged.
@@ -49,15 +43,24 @@ pub(crate) fn client_address(shared: &Shared, request: &Request) -> IpAddr {
     shared.state.access.proxies.client(peer, request.headers())
 }
 
-/// Refuses requests without a known token, if the server has any tokens.
-pub(crate) async fn demand_token(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+/// Refuses requests without a known token or key, if the server has any, and those beyond the key's rights and limits.
+pub(crate) async fn demand_token(State(shared): State<Arc<Shared>>, mut request: Request, next: Next) -> Response {
     let shown = bearer(request.headers());
-    match token::check(shared.state.access.tokens.as_ref(), shown) {
-        Ok(name) => {
-            if let Some(name) = name {
-                tracing::Span::current().record("key", &*name);
+    match shared.state.access.identify(shown) {
+        Ok(None) => next.run(request).await,
+        Ok(Some(key)) => {
+            tracing::Span::current().record("key", key.name());
+            let checked = quota::check(&key, request.method(), request.uri().path());
+            let generates = request.method() == Method::POST;
+            request.extensions_mut().insert(Arc::clone(&key));
+            let mut response = match checked {
+                Ok(()) => next.run(request).await,
+                Err(error) => error.into_response(),
+            };
+            if generates {
+                quota::report(&key, &mut response);
             }
-            next.run(request).await
+            response
         }
         Err(refusal) => {
             let error = ApiError::new(StatusCode::UNAUTHORIZED, "authentication_error", refusal.to_string());
