@@ -40,6 +40,8 @@ mod log_limits;
 mod log_writer;
 pub mod metrics;
 pub mod openai;
+#[cfg(feature = "otel")]
+mod otel;
 pub mod pair;
 mod rotation;
 pub mod session;

@@ -30,8 +30,10 @@ pub(crate) async fn observe(State(shared): State<Arc<Shared>>, request: Request,
     let method = request.method().clone();
     // Without the query, which may hold a secret.
     let path: String = request.uri().path().chars().take(SHOWN_PATH).collect();
-    let begin = Instant::now();
     let span = tracing::info_span!("request", id = &*id, key = field::Empty);
+    #[cfg(feature = "otel")]
+    crate::otel::adopt(&span, request.headers());
+    let begin = Instant::now();
     let answer = async {
         let mut response = request_id::SCOPE.scope(Arc::clone(&id), next.run(request)).await;
         let (status, ms) = (response.status().as_u16(), begin.elapsed().as_millis() as u64);
