@@ -153,8 +153,8 @@ impl Key {
         self.rights.contains(&right)
     }
 
-    /// Counts a request. Its tokens are counted as they are used, so that the last request of a minute may use more
-    /// than are left; the next one waits until they are made up for.
+    /// Counts a request towards the limits. Its tokens are counted as they are used, so that the last request of a
+    /// minute may use more than are left; the next one waits until they are made up for.
     ///
     /// # Errors
     /// If the key's requests or tokens of this minute are used up.

@@ -24,7 +24,7 @@ use tracing_subscriber::registry::LookupSpan;
 /// Variables of which one has to be set for traces to be sent.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
 
-/// Export of traces. Dropping it sends the last ones.
+/// Running export of traces to a collector. Dropping it sends the last ones.
 #[derive(Debug)]
 pub(crate) struct Traces(SdkTracerProvider);
 

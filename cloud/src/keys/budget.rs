@@ -42,7 +42,7 @@ pub(crate) fn seconds(wait: Duration) -> u64 {
     (wait.as_secs_f64().ceil() as u64).max(1)
 }
 
-/// What is left of a key's limits per minute.
+/// Remaining requests and tokens of a key in this minute.
 #[derive(Debug)]
 pub(super) struct Budget(Mutex<Buckets>);
 
@@ -52,7 +52,7 @@ struct Buckets {
     tokens: Option<Bucket>,
 }
 
-/// What is left of one limit.
+/// Remaining amount of one limit.
 #[derive(Debug)]
 struct Bucket {
     limit: NonZeroU32,
