@@ -11,9 +11,12 @@
 //! | `/session` | the WebSocket | checked | wanted |
 //! | `/v1/models`, `/v1/completions`, `/v1/chat/completions` | the target alone, as OpenAI's API ([`crate::openai`]) | checked | wanted |
 //! | `/v1/info` | version, models, schemes, rules and limits of this server, as JSON | checked | wanted |
+//! | `/v1/usage` | requests and tokens of the request's key, as JSON | checked | wanted |
 //! | `/metrics` | metrics for Prometheus | checked | wanted |
 //! | `/healthz` | liveness, and the load of the engine | | |
 //! | `/readyz` | readiness for a new session: 200 or 503 | | |
+//!
+//! With [`with_admin`], `/metrics`, `/healthz` and `/readyz` are on a port of their own, with `/log-level`.
 //!
 //! "Checked": a browser's request from another site than the server's own is refused unless [`Access`] lists it.
 //! "Wanted": a bearer token is required if the server has any.
@@ -34,15 +37,17 @@ use tower_http::{
 };
 
 use crate::{
-    http::{Shared, admission},
+    http::{Shared, access_log, admission},
     openai,
 };
 
 mod listen;
+mod log_level;
 mod page;
 mod probes;
 mod socket;
 pub mod tls;
+mod usage;
 
 pub use self::listen::{Connections, serve};
 pub use crate::http::{
@@ -51,7 +56,34 @@ pub use crate::http::{
 
 /// Builds the router; `page` is the folder of the built page.
 pub fn app(state: AppState, page: PathBuf) -> Router {
-    let shared = Arc::new(Shared::new(state));
+    public(share(state), metrics(), probes(), page)
+}
+
+/// Builds the router without metrics and probes, and a router of the admin port, which has these and the log's level.
+/// The admin port requires no token: only the operator's own network should reach it.
+pub fn with_admin(state: AppState, page: PathBuf) -> (Router, Router) {
+    let shared = share(state);
+    let admin = metrics().merge(probes()).route("/log-level", get(log_level::get).put(log_level::put));
+    (public(Arc::clone(&shared), Router::new(), Router::new(), page), admin.with_state(shared))
+}
+
+fn share(state: AppState) -> Arc<Shared> {
+    if let Some(keys) = &state.access.keys {
+        state.engine.metrics().export_usage(keys.clone());
+    }
+    Arc::new(Shared::new(state))
+}
+
+fn metrics() -> Router<Arc<Shared>> {
+    Router::new().route("/metrics", get(probes::metrics))
+}
+
+fn probes() -> Router<Arc<Shared>> {
+    Router::new().route("/healthz", get(probes::health)).route("/readyz", get(probes::ready))
+}
+
+/// Router of the public port. `metrics` requires a token, and `probes` do not.
+fn public(shared: Arc<Shared>, metrics: Router<Arc<Shared>>, probes: Router<Arc<Shared>>, page: PathBuf) -> Router {
     let Shared { state: AppState { access, caps, .. }, .. } = &*shared;
     // A cross-origin isolated page may share memory among its workers, which drafting with threads needs. It may only
     // load resources with a matching Cross-Origin-Resource-Policy: its own files are same-origin, and the model is
@@ -70,18 +102,13 @@ pub fn app(state: AppState, page: PathBuf) -> Router {
         .layer(header("cross-origin-resource-policy", others));
     let api = openai::routes()
         .route("/v1/info", get(probes::info))
-        .route("/metrics", get(probes::metrics))
+        .route("/v1/usage", get(usage::usage))
+        .merge(metrics)
         .layer(middleware::from_fn_with_state(Arc::clone(&shared), admission::demand_token))
         .layer(RequestBodyTimeoutLayer::new(caps.body_read))
         .layer(DefaultBodyLimit::max(caps.body_bytes))
         // Only these routes are compressed on the fly, at the level that takes the least processor time.
         .layer(CompressionLayer::new().quality(CompressionLevel::Fastest))
-        .layer(header("cache-control", "no-store"));
-    let probes = Router::new()
-        .route("/healthz", get(probes::health))
-        .route("/readyz", get(probes::ready))
-        // Pages that the server refuses learn from this that it is there, and so that it has refused them.
-        .layer(header("cross-origin-resource-policy", "cross-origin"))
         .layer(header("cache-control", "no-store"));
     Router::new()
         .merge(model)
@@ -89,7 +116,8 @@ pub fn app(state: AppState, page: PathBuf) -> Router {
         .layer(admit())
         // Outside of `admit`: a browser's preflight request carries no token.
         .layer(access.origins.cors())
-        .merge(probes)
+        // Pages that the server refuses learn from the probes that it is there, and so that it has refused them.
+        .merge(probes.layer(header("cross-origin-resource-policy", "cross-origin")).layer(header("cache-control", "no-store")))
         .fallback_service(page::routes::<()>(page))
         // Caches must revalidate: the page and the model at an address change with the server.
         .layer(header("cache-control", "no-cache"))
@@ -99,6 +127,7 @@ pub fn app(state: AppState, page: PathBuf) -> Router {
         .layer(header("cross-origin-resource-policy", "same-origin"))
         // After the layers: they do not apply to an upgraded connection.
         .route("/session", get(socket::upgrade).layer(admit()))
+        .layer(middleware::from_fn_with_state(Arc::clone(&shared), access_log::observe))
         .with_state(shared)
 }
 

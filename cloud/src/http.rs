@@ -6,9 +6,11 @@
 //! | `state` | settings and handles that all routes read |
 //! | `error` | errors in the shape of OpenAI's API |
 //! | `admission` | the checks before a request reaches its route |
+//! | `access_log`, `request_id` | request ids, and a line of the log for each request |
 //! | `access` | the policy of these checks: origins, tokens, proxies, evidence |
 //! | `origin` | sites whose pages may use the server |
 //! | `token` | bearer tokens |
+//! | `quota` | rights and limits of a request's key |
 //! | `client_address` | the client's address, through trusted proxies |
 //! | `served` | names, tokenizer and chat template of the served target |
 //! | `pair_file` | files for browsers, with ranges and compressed forms |
@@ -16,11 +18,14 @@
 //! Limits per address are in `address_limits`, beside this module, since they also count sessions and connections.
 
 mod access;
+pub(crate) mod access_log;
 pub(crate) mod admission;
 mod client_address;
 mod error;
 mod origin;
 mod pair_file;
+mod quota;
+mod request_id;
 mod served;
 mod state;
 pub(crate) mod token;

@@ -11,6 +11,7 @@
 //! | [`sessions`] | the open sessions, by id and by address; which of them give way |
 //! | [`wire`] | a connection as two streams of bytes |
 //! | [`http`] | state, errors, admission and access, shared by the routes |
+//! | [`keys`] | named keys of clients, with rights, limits and usage |
 //! | `address_limits` | limits on the sessions and connections of one address |
 //! | `blocking` | work that would block the runtime, in turns of the clients |
 //! | [`app`] | the axum routes: page, draft model, WebSocket, probes |
@@ -33,10 +34,14 @@ pub mod cli;
 pub mod edge;
 pub mod http;
 pub mod hub;
+pub mod keys;
+mod log_filter;
 mod log_limits;
 mod log_writer;
 pub mod metrics;
 pub mod openai;
+#[cfg(feature = "otel")]
+mod otel;
 pub mod pair;
 mod rotation;
 pub mod sampling;

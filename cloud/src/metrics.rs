@@ -1,8 +1,8 @@
 //! Metrics for `/metrics`, in the OpenMetrics text format that Prometheus reads.
 //!
 //! Names begin with `outrider_`; counters end with `_total`, times with `_seconds`, sizes with `_bytes`. Every label
-//! has few values, all known beforehand: schemes, error codes, positions up to 16. docs/operating.md describes which to
-//! watch.
+//! has few values, all known beforehand: schemes, error codes, positions up to 16, keys. docs/operating.md describes
+//! which to watch.
 
 use std::{fmt, time::Duration};
 
@@ -19,8 +19,10 @@ use prometheus_client::{
     registry::{Metric, Registry, Unit},
 };
 
-use crate::log_writer;
+use self::key_usage::KeyUsage;
+use crate::{keys::Keys, log_writer};
 
+mod key_usage;
 mod meter;
 
 pub(crate) use meter::SessionMeter;
@@ -32,6 +34,7 @@ pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; chars
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
+    keys: KeyUsage,
     pub(crate) engine: EngineMetrics,
     pub(crate) sessions: SessionMetrics,
     pub(crate) gateway: GatewayMetrics,
@@ -133,12 +136,20 @@ impl Metrics {
         let sessions = SessionMetrics::new(&mut registry);
         let gateway = GatewayMetrics::new(&mut registry);
         registry.register_collector(Box::new(LogLines));
-        Self { registry, engine, sessions, gateway }
+        let keys = KeyUsage::default();
+        registry.register_collector(Box::new(keys.clone()));
+        Self { registry, keys, engine, sessions, gateway }
     }
 
     /// Counts a session that was refused.
     pub fn refused(&self, cause: ErrorCode) {
         self.sessions.refused.get_or_create(&[("cause", cause.name())]).inc();
+    }
+
+    /// Exports the usage of these keys from now on.
+    pub(crate) fn export_usage(&self, keys: Keys) {
+        // Another router of the same engine may have set the same keys.
+        let _ = self.keys.0.set(keys);
     }
 
     /// Encodes all metrics as text of media type [`MEDIA_TYPE`].

@@ -1,6 +1,6 @@
 //! Driver of one session: state machine, engine and time limits, over one connection after another.
 
-use std::{future::Future, net::IpAddr, pin::Pin, time::Duration};
+use std::{future::Future, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
 
 use futures_util::{SinkExt, StreamExt};
 use outrider_codec::frame::{ErrorCode, Frame};
@@ -13,6 +13,7 @@ use tracing::{Instrument, Span};
 
 use crate::{
     blocking::Habit,
+    keys::Key,
     log_limits::client_event,
     metrics::SessionMeter,
     sessions::{Entry, NoSession, Sessions, UNKNOWN, Visit},
@@ -94,6 +95,8 @@ pub struct Host {
     pub target: TargetInfo,
     /// Time limits and permissions of each session.
     pub limits: Limits,
+    /// Key of the client, whose limits a new session counts towards.
+    pub(crate) key: Option<Arc<Key>>,
     /// Becomes true when the server stops.
     pub stopping: watch::Receiver<bool>,
 }
@@ -126,7 +129,15 @@ impl Host {
             }
             return;
         }
-        let entry = match self.sessions.open(peer).await {
+        let bill = match self.key.as_ref().map(Key::open_session).transpose() {
+            Ok(bill) => bill,
+            Err(exceeded) => {
+                client_event!(DEBUG, peer, "refused a session: its key is at a limit", %peer, %exceeded);
+                self.engine.metrics().refused(ErrorCode::ServerFull);
+                return wire.refuse(ErrorCode::ServerFull, &exceeded.to_string(), limits.write).await;
+            }
+        };
+        let mut entry = match self.sessions.open(peer).await {
             Ok(entry) => entry,
             Err(error) => {
                 client_event!(DEBUG, peer, "refused a session", %peer, %error);
@@ -142,6 +153,7 @@ impl Host {
             client_event!(DEBUG, peer, "refused a session: no slot is free", %peer);
             return wire.refuse(ErrorCode::ServerFull, FULL, limits.write).await;
         };
+        entry.bill(bill);
         let Self { target, stopping, .. } = self;
         let span = span(&slot, peer);
         run(entry, slot, target, limits, wire.with_first(first), stopping).instrument(span).await;
@@ -183,7 +195,7 @@ pub async fn run(
     if !limits.evidence {
         session.refuse_evidence();
     }
-    let mut meter = SessionMeter::new(slot.metrics(), entry.address());
+    let mut meter = SessionMeter::new(slot.metrics(), entry.address()).billing(entry.key_session());
     let mut wire = Some(wire);
     let mut work: Option<Work<'_>> = None;
     let (mut drafter, mut drafts_itself) = (None, true);

@@ -21,6 +21,7 @@ use tokio::{
 
 use crate::{
     address_limits::{AddressLimits, AddressPermit, subnet},
+    keys::KeySession,
     wire::Wire,
 };
 
@@ -96,6 +97,7 @@ pub struct Entry {
     address: IpAddr,
     ticket: Ticket,
     visits: mpsc::Receiver<Visit>,
+    key_session: Option<KeySession>,
 }
 
 impl Default for Sessions {
@@ -147,7 +149,7 @@ impl Sessions {
         let (sender, visits) = mpsc::channel(VISITS);
         let address = permit.address();
         self.doors().insert(ticket.id, Door { secret: ticket.secret, visits: sender, address, detached: None });
-        Ok(Entry { sessions: self.clone(), permit: Some(permit), address, ticket, visits })
+        Ok(Entry { sessions: self.clone(), permit: Some(permit), address, ticket, visits, key_session: None })
     }
 
     /// Hands a connection to the session that its ticket names. Returns the connection if the ticket is unknown, the
@@ -194,6 +196,16 @@ fn dismiss(doors: &HashMap<[u8; 16], Door>, of: impl Fn(&Door) -> bool) -> bool 
 }
 
 impl Entry {
+    /// Counts the session and its tokens towards the limits of its client's key.
+    pub(crate) fn bill(&mut self, key_session: Option<KeySession>) {
+        self.key_session = key_session;
+    }
+
+    /// Key that the session counts towards.
+    pub(crate) fn key_session(&self) -> Option<&KeySession> {
+        self.key_session.as_ref()
+    }
+
     /// Address of the client, as limits count it.
     pub(crate) fn address(&self) -> IpAddr {
         self.address

@@ -8,6 +8,7 @@ mod files;
 mod gateway;
 mod metrics;
 mod openai;
+mod operators;
 mod padded;
 mod resume_sockets;
 mod socket_exactness;

@@ -18,13 +18,16 @@ use futures_util::{
 use outrider_codec::frame::{ErrorCode, MAX_FRAME_BYTES};
 use tokio::time::{self, Instant};
 use tokio_tungstenite::tungstenite::{self, error::CapacityError};
+use tracing::{Instrument, Span};
 
 use crate::{
     http::{
         Caller, Shared,
         token::{self, PROTOCOL},
     },
+    keys::{Key, Right},
     log_limits::client_event,
+    session::Host,
     wire::Wire,
 };
 
@@ -42,6 +45,8 @@ const LONGEST_MESSAGE: usize = MAX_FRAME_BYTES + (64 << 10);
 const TOO_MANY_NEWCOMERS: &str =
     "Your address has the most connections allowed before Hello; try again in a few seconds.";
 
+const NO_RIGHT: &str = "This key has no right \"session\"; the server's operator can add it.";
+
 pub(super) async fn upgrade(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
@@ -50,24 +55,35 @@ pub(super) async fn upgrade(
 ) -> Response {
     let protocols: Vec<&str> = upgrade.requested_protocols().filter_map(|protocol| protocol.to_str().ok()).collect();
     let shown = token::bearer(&headers).map(Cow::Borrowed).or(token::offered(protocols.iter().copied()));
-    let client = token::check(shared.state.access.tokens.as_ref(), shown.as_deref());
+    let client = shared.state.access.identify(shown.as_deref());
     if protocols.contains(&PROTOCOL) {
         upgrade.set_selected_protocol(HeaderValue::from_static(PROTOCOL));
+    }
+    // The session goes on after the response; its lines of the log name the request that began it.
+    let span = Span::current();
+    if let Ok(Some(key)) = &client {
+        span.record("key", key.name());
     }
     upgrade
         .read_buffer_size(READ_BUFFER)
         .max_message_size(LONGEST_MESSAGE)
         .max_frame_size(LONGEST_MESSAGE)
         .max_write_buffer_size(WRITE_BUFFER)
-        .on_upgrade(move |socket| async move {
-            match client {
-                Ok(client) => converse(socket, &shared, caller, client).await,
-                // Browsers do not show a page the status of a failed upgrade, so the refusal is sent as a frame.
-                Err(refusal) => {
-                    client_event!(WARN, caller.address, "refused a session", address = %caller.address, %refusal);
-                    refuse(socket, &shared, ErrorCode::Unauthorized, &refusal.to_string()).await;
+        .on_upgrade(move |socket| {
+            let conversation = async move {
+                match client {
+                    Ok(Some(key)) if !key.has(Right::Session) => {
+                        refuse(socket, &shared, ErrorCode::Unauthorized, NO_RIGHT).await;
+                    }
+                    Ok(key) => converse(socket, &shared, caller, key).await,
+                    // Browsers do not show a page the status of a failed upgrade, so the refusal is sent as a frame.
+                    Err(refusal) => {
+                        client_event!(WARN, caller.address, "refused a session", address = %caller.address, %refusal);
+                        refuse(socket, &shared, ErrorCode::Unauthorized, &refusal.to_string()).await;
+                    }
                 }
-            }
+            };
+            conversation.instrument(span)
         })
 }
 
@@ -77,7 +93,7 @@ async fn refuse(socket: WebSocket, shared: &Shared, code: ErrorCode, text: &str)
     wire.refuse(code, text, shared.state.limits.write).await;
 }
 
-async fn converse(socket: WebSocket, shared: &Shared, caller: Caller, client: Option<Arc<str>>) {
+async fn converse(socket: WebSocket, shared: &Shared, caller: Caller, key: Option<Arc<Key>>) {
     let address = caller.address;
     let Some(waiting) = shared.newcomers.take(address) else {
         client_event!(
@@ -88,10 +104,12 @@ async fn converse(socket: WebSocket, shared: &Shared, caller: Caller, client: Op
         );
         return refuse(socket, shared, ErrorCode::ServerFull, TOO_MANY_NEWCOMERS).await;
     };
-    client_event!(DEBUG, address, "a connection begins", %address, client = client.as_deref());
+    client_event!(DEBUG, address, "a connection begins", %address, key = key.as_ref().map(|key| key.name()));
     let rate = shared.state.caps.frames_per_second;
-    let wire = wire(socket, |messages| paced(messages, rate));
-    shared.host(shared.limits(&caller)).converse(wire, address, waiting).await;
+    let payer = key.clone();
+    let wire = wire(socket, |messages| paid(paced(messages, rate), payer));
+    let host = Host { key, ..shared.host(shared.limits(&caller)) };
+    host.converse(wire, address, waiting).await;
 }
 
 /// Payload of a message for the session; `None` for pings and other control messages.
@@ -137,6 +155,19 @@ fn paced<S: Stream<Item = Heard>>(messages: S, rate: u32) -> impl Stream<Item = 
         async move {
             if let Some(until) = until {
                 time::sleep_until(until).await;
+            }
+            message
+        }
+    })
+}
+
+/// Holds messages back while the client's key has used up its tokens of this minute.
+fn paid<S: Stream<Item = Heard>>(messages: S, key: Option<Arc<Key>>) -> impl Stream<Item = Heard> {
+    messages.then(move |message| {
+        let key = key.clone();
+        async move {
+            while let Some(wait) = key.as_ref().map(|key| key.token_wait()).filter(|wait| !wait.is_zero()) {
+                time::sleep(wait).await;
             }
             message
         }

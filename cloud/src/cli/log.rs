@@ -7,10 +7,12 @@ use std::{
 };
 
 use tracing_appender::non_blocking::WorkerGuard;
-use tracing_subscriber::{EnvFilter, filter::LevelFilter};
+use tracing_subscriber::{EnvFilter, filter::LevelFilter, layer::SubscriberExt, util::SubscriberInitExt};
 
 use super::output::within_patience;
-use crate::log_writer;
+#[cfg(feature = "otel")]
+use crate::otel::{self, Traces};
+use crate::{log_filter, log_writer};
 
 /// Format of the log's lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -23,12 +25,22 @@ pub(super) enum LogFormat {
 
 /// A log that has been started. Dropping it writes the queued lines, unless standard error blocks.
 #[derive(Debug)]
-pub(super) struct Log(Option<WorkerGuard>);
+pub(super) struct Log {
+    guard: Option<WorkerGuard>,
+    #[cfg(feature = "otel")]
+    traces: Option<Traces>,
+}
 
 impl Drop for Log {
     fn drop(&mut self) {
-        let guard = self.0.take();
-        within_patience(move || drop(guard));
+        #[cfg(feature = "otel")]
+        let traces = self.traces.take();
+        let guard = self.guard.take();
+        within_patience(move || {
+            #[cfg(feature = "otel")]
+            drop(traces);
+            drop(guard);
+        });
     }
 }
 
@@ -36,18 +48,26 @@ impl Drop for Log {
 pub(super) fn init(format: LogFormat, level: LevelFilter) -> Log {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level.to_string()));
     let (writer, guard) = log_writer::start();
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let log = tracing_subscriber::fmt::layer()
         .with_ansi(stderr().is_terminal())
         .with_writer(writer)
         // Internal errors would be written to standard error directly, with a panic if that fails.
         .log_internal_errors(false);
+    let registry = tracing_subscriber::registry().with(log_filter::layer(filter));
+    #[cfg(feature = "otel")]
+    let (layer, traces) = otel::start().unzip();
+    #[cfg(feature = "otel")]
+    let registry = registry.with(layer);
     match format {
-        LogFormat::Text => builder.init(),
+        LogFormat::Text => registry.with(log).init(),
         // At the top level, the session's fields would collide with those of an event.
-        LogFormat::Json => builder.json().flatten_event(true).with_span_list(false).init(),
+        LogFormat::Json => registry.with(log.json().flatten_event(true).with_span_list(true)).init(),
     }
-    Log(Some(guard))
+    Log {
+        guard: Some(guard),
+        #[cfg(feature = "otel")]
+        traces,
+    }
 }
 
 /// Writes panics to the log from now on. A panic written to standard error directly could block its thread forever.

@@ -44,6 +44,7 @@ use crate::{
 
 mod access;
 mod caps;
+mod key_file;
 
 /// Serve the page, the draft model, verification sessions and an OpenAI-compatible API
 ///
@@ -65,6 +66,10 @@ pub struct Serve {
     /// Address to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8787")]
     listen: SocketAddr,
+    /// Address of a port for /metrics, /healthz, /readyz and /log-level alone, without tokens or TLS. Without it, the
+    /// first three are on the public port
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    admin: Option<SocketAddr>,
     /// Folder of the built page
     #[arg(long, value_name = "FOLDER", default_value = "web/dist")]
     web: PathBuf,
@@ -172,9 +177,8 @@ impl Serve {
         self.check_memory()?;
         let access = self.access.access()?;
         let tls = self.access.tls()?;
-        let listener = TcpListener::bind(self.listen)
-            .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
-            .map_err(|error| format!("cannot listen on {}: {error}", self.listen))?;
+        let listener = bind(self.listen)?;
+        let admin = self.admin.map(bind).transpose()?;
         let caps = self.caps.caps();
         self.pair.fetch().await?;
         let (tokenizer, tokenizer_json) = self.pair.tokenizer_with_json()?;
@@ -239,9 +243,24 @@ impl Serve {
             per_address: connections_per_address(caps.connections_per_address, self.max_sessions),
             proxies: state.access.proxies.clone(),
         };
+        if let (Some(path), Some(keys)) = (self.access.keys.clone(), state.access.keys.clone()) {
+            tokio::spawn(key_file::watch(path, keys));
+        }
         announce(listener.local_addr()?, connections.tls.is_some());
         let engine = state.engine.clone();
-        let serving = tokio::spawn(app::serve(listener, app::app(state, self.web), connections, stopping)?);
+        let app = match admin {
+            None => app::app(state, self.web),
+            Some(admin) => {
+                print(&format!("Metrics, health and log level are at http://{}\n", admin.local_addr()?));
+                let closing = state.closing.clone();
+                let (app, routes) = app::with_admin(state, self.web);
+                let connections = Connections { tls: None, per_address: 0, ..connections.clone() };
+                // Health is answered until the process ends.
+                tokio::spawn(app::serve(admin, routes, connections, closing)?);
+                app
+            }
+        };
+        let serving = tokio::spawn(app::serve(listener, app, connections, stopping)?);
         asked_to_stop().await;
         tracing::info!("stopping");
         let _ = stop.send(true);
@@ -264,6 +283,12 @@ impl Serve {
             Err(_) => Ok(()),
         }
     }
+}
+
+fn bind(address: SocketAddr) -> Result<TcpListener, CommandError> {
+    let listener = TcpListener::bind(address);
+    let listener = listener.and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
+    listener.map_err(|error| format!("cannot listen on {address}: {error}").into())
 }
 
 /// Limit on the connections of one address: at most `most`, and a fourth of the files that the process may open. Raises

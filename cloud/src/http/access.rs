@@ -1,12 +1,13 @@
 //! Access policy of the server.
 
-use std::{net::IpAddr, str::FromStr};
+use std::{net::IpAddr, str::FromStr, sync::Arc};
 
 use super::{
     client_address::Proxies,
     origin::{Origins, Relation},
-    token::Tokens,
+    token::{self, Refusal, Tokens},
 };
+use crate::keys::{Key, Keys};
 
 /// Access policy of the server: origins, tokens, proxies and evidence.
 #[derive(Debug, Clone, Default)]
@@ -15,10 +16,26 @@ pub struct Access {
     pub origins: Origins,
     /// Bearer tokens, of which a request has to show one; `None` if it need not.
     pub tokens: Option<Tokens>,
+    /// Named keys, of which a request may show one instead; `None` if there are none.
+    pub keys: Option<Keys>,
     /// Proxies whose `X-Forwarded-For` is trusted.
     pub proxies: Proxies,
     /// Clients that may ask for evidence.
     pub evidence: EvidencePolicy,
+}
+
+impl Access {
+    /// The client that shows this secret; `None` if the server requires neither a token nor a key.
+    pub(crate) fn identify(&self, shown: Option<&str>) -> Result<Option<Arc<Key>>, Refusal> {
+        if let Some(keys) = &self.keys {
+            let key = keys.find(shown.ok_or(Refusal::Missing)?);
+            if key.is_some() || self.tokens.is_none() {
+                return key.map(Some).ok_or(Refusal::Unknown);
+            }
+        }
+        let name = token::check(self.tokens.as_ref(), shown)?;
+        Ok(name.map(|name| Arc::new(Key::unlimited(name))))
+    }
 }
 
 /// Clients that may ask a session for evidence: the target's whole distribution at each judged draft, which reveals far

@@ -7,18 +7,12 @@ use std::{
 
 use axum::{
     extract::{ConnectInfo, Request, State},
-    http::{HeaderValue, StatusCode, header},
+    http::{HeaderValue, Method, StatusCode, header},
     middleware::Next,
     response::{IntoResponse, Response},
 };
 
-use super::{
-    access::Caller,
-    error::ApiError,
-    origin::Relation,
-    state::Shared,
-    token::{self, bearer},
-};
+use super::{access::Caller, error::ApiError, origin::Relation, quota, state::Shared, token::bearer};
 use crate::log_limits::client_event;
 
 /// Bytes of a refused origin that are logged.
@@ -26,12 +20,8 @@ const SHOWN_ORIGIN: usize = 256;
 
 /// Refuses pages of origins that are not allowed, and gives the route the [`Caller`].
 pub(crate) async fn admit(State(shared): State<Arc<Shared>>, mut request: Request, next: Next) -> Response {
-    let access = &shared.state.access;
-    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
-    // In tests without a socket there is no address.
-    let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |ConnectInfo(peer)| peer.ip());
-    let address = access.proxies.client(peer, request.headers());
-    let relation = access.origins.relation(request.headers());
+    let address = client_address(&shared, &request);
+    let relation = shared.state.access.origins.relation(request.headers());
     if relation == Relation::Foreign {
         let origin = request.headers().get(header::ORIGIN).map_or(&[][..], HeaderValue::as_bytes);
         let origin = String::from_utf8_lossy(&origin[..origin.len().min(SHOWN_ORIGIN)]);
@@ -45,15 +35,32 @@ pub(crate) async fn admit(State(shared): State<Arc<Shared>>, mut request: Reques
     next.run(request).await
 }
 
-/// Refuses requests without a known token, if the server has any tokens.
-pub(crate) async fn demand_token(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+/// Address of the client that sent a request.
+pub(crate) fn client_address(shared: &Shared, request: &Request) -> IpAddr {
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    // In tests without a socket there is no address.
+    let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |ConnectInfo(peer)| peer.ip());
+    shared.state.access.proxies.client(peer, request.headers())
+}
+
+/// Refuses requests without a known token or key, if the server has any, and those beyond the key's rights and limits.
+pub(crate) async fn demand_token(State(shared): State<Arc<Shared>>, mut request: Request, next: Next) -> Response {
     let shown = bearer(request.headers());
-    match token::check(shared.state.access.tokens.as_ref(), shown) {
-        Ok(name) => {
-            if let Some(name) = name {
-                tracing::debug!(client = &*name, path = request.uri().path(), "a request with a token");
+    match shared.state.access.identify(shown) {
+        Ok(None) => next.run(request).await,
+        Ok(Some(key)) => {
+            tracing::Span::current().record("key", key.name());
+            let checked = quota::check(&key, request.method(), request.uri().path());
+            let generates = request.method() == Method::POST;
+            request.extensions_mut().insert(Arc::clone(&key));
+            let mut response = match checked {
+                Ok(()) => next.run(request).await,
+                Err(error) => error.into_response(),
+            };
+            if generates {
+                quota::report(&key, &mut response);
             }
-            next.run(request).await
+            response
         }
         Err(refusal) => {
             let error = ApiError::new(StatusCode::UNAUTHORIZED, "authentication_error", refusal.to_string());

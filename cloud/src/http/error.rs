@@ -1,15 +1,18 @@
 //! Errors in OpenAI's format: `{"error": {"message", "type", "param", "code"}}`.
 
+use std::time::Duration;
+
 use axum::{
     Json,
     extract::rejection::BytesRejection,
-    http::{HeaderValue, StatusCode, header},
+    http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
 use outrider_codec::frame::{ErrorCode, ErrorFrame};
 use serde_json::{Value, json};
 
-use crate::{session::Full, sessions::NoSession};
+use super::request_id;
+use crate::{keys::seconds, session::Full, sessions::NoSession};
 
 /// Error of the API, with its HTTP status.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,15 +22,16 @@ pub struct ApiError {
     message: String,
     param: Option<String>,
     code: Option<&'static str>,
+    retry_after: u64,
 }
 
 /// Seconds after which a client that was refused for lack of capacity may try again.
-const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
+const RETRY_AFTER: u64 = 5;
 
 impl ApiError {
     /// An error with this HTTP status; `kind` is the API's `type`.
     pub fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
-        Self { status, kind, message: message.into(), param: None, code: None }
+        Self { status, kind, message: message.into(), param: None, code: None, retry_after: RETRY_AFTER }
     }
 
     /// An error of the request (status 400).
@@ -60,10 +64,20 @@ impl ApiError {
         self
     }
 
+    /// Sets the time after which the client may try again.
+    pub(super) fn retry_after(mut self, wait: Duration) -> Self {
+        self.retry_after = seconds(wait);
+        self
+    }
+
     /// The JSON object of the response.
     pub(crate) fn body(&self) -> Value {
         let Self { kind, message, param, code, .. } = self;
-        json!({ "error": { "message": message, "type": kind, "param": param, "code": code } })
+        let mut error = json!({ "message": message, "type": kind, "param": param, "code": code });
+        if let Some(id) = request_id::current() {
+            error["request_id"] = json!(&*id);
+        }
+        json!({ "error": error })
     }
 }
 
@@ -71,7 +85,7 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = (self.status, Json(self.body())).into_response();
         if matches!(self.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
-            response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
+            response.headers_mut().insert(header::RETRY_AFTER, self.retry_after.into());
         }
         response
     }

@@ -118,7 +118,7 @@ impl Shared {
     /// Parts of the server that its sessions share, with these limits for a session.
     pub(crate) fn host(&self, limits: Limits) -> Host {
         let AppState { engine, sessions, target, stopping, .. } = self.state.clone();
-        Host { engine, sessions, target, limits, stopping }
+        Host { engine, sessions, target, limits, key: None, stopping }
     }
 
     /// Time limits and permissions of a session of this client.

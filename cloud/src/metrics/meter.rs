@@ -1,12 +1,15 @@
 //! Counting of one session's work.
 
-use std::{net::IpAddr, time::Instant};
+use std::{net::IpAddr, sync::Arc, time::Instant};
 
 use outrider_speculation::session::cloud::CloudEvent;
 use prometheus_client::metrics::{counter::Counter, family::Family};
 
 use super::{CLOUD_ONLY, Label, Metrics, SessionMetrics};
-use crate::log_limits::client_event;
+use crate::{
+    keys::{Key, KeySession},
+    log_limits::client_event,
+};
 
 /// Labels of positions in a round; later positions share the last.
 const POSITIONS: [&str; 17] =
@@ -24,6 +27,8 @@ pub(crate) struct SessionMeter<'m> {
     opened: Instant,
     generations: u32,
     generation: Option<Progress>,
+    /// Key that tokens count towards.
+    key: Option<Arc<Key>>,
 }
 
 /// Progress of a generation so far.
@@ -42,7 +47,13 @@ impl<'m> SessionMeter<'m> {
     /// A meter for a session of this client.
     pub(crate) fn new(metrics: &'m Metrics, client: IpAddr) -> Self {
         let metrics = &metrics.sessions;
-        Self { metrics, client, scheme: NO_SCHEME, opened: Instant::now(), generations: 0, generation: None }
+        Self { metrics, client, scheme: NO_SCHEME, opened: Instant::now(), generations: 0, generation: None, key: None }
+    }
+
+    /// Also counts the tokens towards the limits of this key.
+    pub(crate) fn billing(mut self, session: Option<&KeySession>) -> Self {
+        self.key = session.map(KeySession::key);
+        self
     }
 
     /// Counts a frame of `bytes` bytes that was received and handled; `events` are its results.
@@ -118,6 +129,9 @@ impl<'m> SessionMeter<'m> {
 
     fn committed(&mut self, tokens: usize) {
         self.count(&self.metrics.committed, tokens);
+        if let Some(key) = &self.key {
+            key.used(0, tokens as u64);
+        }
         let Some(generation) = self.generation.as_mut().filter(|_| tokens > 0) else { return };
         let now = Instant::now();
         match generation.latest {

@@ -17,6 +17,7 @@ use super::{
 use crate::{
     blocking,
     http::{ApiError, Caller, Served, Shared, sentence},
+    keys::Key,
     sessions::Entry,
 };
 
@@ -27,6 +28,8 @@ const PAUSES: u32 = 6;
 pub(super) struct AdmittedRequest {
     pub(super) caller: Caller,
     pub(super) entry: Entry,
+    /// Key that the request showed.
+    pub(super) key: Option<Arc<Key>>,
     body: Bytes,
 }
 
@@ -36,9 +39,10 @@ impl FromRequest<Arc<Shared>> for AdmittedRequest {
     async fn from_request(request: Request, shared: &Arc<Shared>) -> Result<Self, ApiError> {
         let caller = request.extensions().get::<Caller>().copied();
         let caller = caller.ok_or_else(|| ApiError::internal("The client's address is unknown."))?;
+        let key = request.extensions().get::<Arc<Key>>().cloned();
         let entry = shared.state.sessions.open(caller.address).await?;
         let body = time::timeout(PAUSES * shared.state.caps.body_read, Bytes::from_request(request, &())).await;
-        Ok(Self { caller, entry, body: body.map_err(|_| ApiError::body_timeout())?? })
+        Ok(Self { caller, entry, key, body: body.map_err(|_| ApiError::body_timeout())?? })
     }
 }
 

@@ -36,6 +36,7 @@ use super::admitted_request::AdmittedRequest;
 use crate::{
     address_limits::AddressPermit,
     http::{ApiError, Shared},
+    keys::Key,
     session::{self, EXPIRED, Limits, STOPPING, in_process::InProcessSession},
     sessions::Entry,
     target::{
@@ -93,6 +94,8 @@ pub(super) struct TokenStream {
     /// Number of choices that are not complete.
     unfinished: u32,
     tokens: u32,
+    /// Key that the tokens count towards.
+    key: Option<Arc<Key>>,
     _lanes: JoinSet<()>,
 }
 
@@ -106,10 +109,13 @@ impl TokenStream {
         admitted: AdmittedRequest,
         params: GenerationParams,
     ) -> Result<Self, ApiError> {
-        let AdmittedRequest { caller, entry, .. } = admitted;
+        let AdmittedRequest { caller, entry, key, .. } = admitted;
         let (state, client) = (&shared.state, caller.address);
         let choices = params.choices;
         let slot = shared.slot(client).await?;
+        if let Some(key) = &key {
+            key.used(params.request.tokens.len() as u64, 0);
+        }
         let first = slot.id();
         let mut seats = vec![(slot, Some(entry), None)];
         while seats.len() < choices as usize {
@@ -150,7 +156,7 @@ impl TokenStream {
             };
             lanes.spawn(lane.run().instrument(span));
         }
-        Ok(Self { deltas, unfinished: choices, tokens: 0, _lanes: lanes })
+        Ok(Self { deltas, unfinished: choices, tokens: 0, key, _lanes: lanes })
     }
 
     /// Number of tokens so far, including end-of-text tokens.
@@ -169,6 +175,9 @@ impl TokenStream {
         let lost = || Err(ApiError::internal("The generation was lost."));
         let delta = self.deltas.recv().await.unwrap_or_else(lost)?;
         self.tokens += 1;
+        if let Some(key) = &self.key {
+            key.used(0, 1);
+        }
         self.unfinished -= u32::from(delta.finish.is_some());
         Ok(Some(delta))
     }

@@ -5,6 +5,7 @@ use std::{fs, path::PathBuf, str::FromStr, sync::Arc};
 use clap::Args;
 use ipnet::IpNet;
 
+use super::key_file;
 use crate::{
     app::{Access, EvidencePolicy, Origin, Origins, Proxies, Tokens, tls},
     cli::output::CommandError,
@@ -20,6 +21,10 @@ pub(super) struct AccessArgs {
     /// File of bearer tokens: a name and a token on each line. With it, sessions and the API require one
     #[arg(long, value_name = "FILE")]
     tokens_file: Option<PathBuf>,
+    /// TOML file of named keys with rights, limits and usage, read again when it changes; docs/operating.md describes
+    /// it. With it, sessions and the API require one, or a token of --tokens-file
+    #[arg(long, value_name = "FILE")]
+    pub(super) keys: Option<PathBuf>,
     /// Clients that may ask for the target's distribution at each judged draft (generate --explain): never, same-origin
     /// (pages of this server and programs, not other pages) or always
     #[arg(long, value_name = "WHO", default_value = "same-origin", value_parser = EvidencePolicy::from_str)]
@@ -45,6 +50,7 @@ impl AccessArgs {
         Ok(Access {
             origins: Origins::new(self.allow_origin.clone()),
             tokens: tokens.transpose()?,
+            keys: self.keys.as_deref().map(key_file::load).transpose()?,
             proxies: Proxies::new(self.trusted_proxy.clone()),
             evidence: self.evidence,
         })
