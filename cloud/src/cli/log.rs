@@ -4,12 +4,20 @@ use std::{
     backtrace::{Backtrace, BacktraceStatus},
     io::{IsTerminal, stderr},
     panic,
+    sync::OnceLock,
 };
 
 use tracing_appender::non_blocking::WorkerGuard;
-use tracing_subscriber::{EnvFilter, filter::LevelFilter};
+use tracing_subscriber::{
+    EnvFilter, Registry,
+    filter::LevelFilter,
+    fmt,
+    layer::SubscriberExt,
+    reload::{self, Handle},
+    util::SubscriberInitExt,
+};
 
-use super::output::within_patience;
+use super::output::{CommandError, within_patience};
 use crate::log_writer;
 
 /// Format of the log's lines.
@@ -32,22 +40,38 @@ impl Drop for Log {
     }
 }
 
+/// Handle on the filter of the running log.
+static FILTER: OnceLock<Handle<EnvFilter, Registry>> = OnceLock::new();
+
 /// Starts the log, which RUST_LOG filters; without that variable, it has events of `level` and above.
 pub(super) fn init(format: LogFormat, level: LevelFilter) -> Log {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level.to_string()));
+    let (filter, handle) = reload::Layer::new(filter);
     let (writer, guard) = log_writer::start();
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let lines = fmt::layer()
         .with_ansi(stderr().is_terminal())
         .with_writer(writer)
         // Internal errors would be written to standard error directly, with a panic if that fails.
         .log_internal_errors(false);
+    let log = tracing_subscriber::registry().with(filter);
     match format {
-        LogFormat::Text => builder.init(),
+        LogFormat::Text => log.with(lines).init(),
         // At the top level, the session's fields would collide with those of an event.
-        LogFormat::Json => builder.json().flatten_event(true).with_span_list(false).init(),
+        LogFormat::Json => log.with(lines.json().flatten_event(true).with_span_list(false)).init(),
     }
+    let _ = FILTER.set(handle);
+    // At their level TRACE, libraries write whole frames to the log: prompts, and the secrets of tickets.
+    ::log::set_max_level(::log::LevelFilter::Debug);
     Log(Some(guard))
+}
+
+/// Sets the level of the running log. Returns false if RUST_LOG filters the log instead.
+pub(super) fn set_level(level: LevelFilter) -> Result<bool, CommandError> {
+    let Some(filter) = FILTER.get().filter(|_| EnvFilter::try_from_default_env().is_err()) else {
+        return Ok(false);
+    };
+    filter.reload(EnvFilter::new(level.to_string()))?;
+    Ok(true)
 }
 
 /// Writes panics to the log from now on. A panic written to standard error directly could block its thread forever.
