@@ -25,7 +25,10 @@ mod theory;
 mod train_gate;
 
 use log::LogFormat;
+use output::CommandError;
 use tracing_subscriber::filter::LevelFilter;
+
+use crate::version;
 
 /// Examples of the commands for researchers.
 const RESEARCH: &str = if cfg!(feature = "papers") {
@@ -46,7 +49,7 @@ const RESEARCH: &str = if cfg!(feature = "papers") {
 /// written itself. The text is distributed exactly as the large model's own.
 #[derive(Debug, Parser)]
 #[command(
-    version,
+    version = version::SHOWN,
     after_help = format!("\
 Try it:
   outrider serve                                   the server, on http://127.0.0.1:8787
@@ -90,7 +93,7 @@ pub fn main() -> ExitCode {
     };
     let log = match &cli.command {
         Command::Serve(serve) => {
-            let log = log::init(serve.log_format(), LevelFilter::INFO);
+            let log = log::init(serve.log_format, serve.log_level);
             log::log_panics();
             log
         }
@@ -143,8 +146,23 @@ fn parse() -> Result<Cli, config::ConfigError> {
     if let Command::Serve(serve) = &mut cli.command {
         serve.configuration = shown.unwrap_or_default();
         serve.unknown_variables = config::unknown_variables(&command);
+        serve.read_again = Some(read_again);
     }
     Ok(cli)
+}
+
+/// Reads the settings of a running server again: the same arguments and environment, and the file as it is now.
+fn read_again() -> Result<Box<serve::Serve>, CommandError> {
+    let mut command = config::with_environment(Cli::command());
+    let matches = command.clone().try_get_matches()?;
+    let serve = matches.subcommand_matches(config::COMMAND);
+    if let Some(path) = serve.and_then(|serve| serve.get_one::<std::path::PathBuf>("config")) {
+        command = config::with_file(command, path)?;
+    }
+    match Cli::from_arg_matches(&command.try_get_matches()?)?.command {
+        Command::Serve(serve) => Ok(serve),
+        _ => Err("the process does not serve".into()),
+    }
 }
 
 /// Writes an error to standard error, ignoring failures to write.

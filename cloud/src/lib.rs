@@ -18,6 +18,7 @@
 //! | [`openai`] | the target alone, through OpenAI's API |
 //! | [`edge`] | drafts natively and speaks to a server, or to a session in the same process |
 //! | `both_ends` | sessions in this process for the experiments of `outrider-papers`, with the feature `papers` |
+//! | `version` | version of the program and its commit |
 //! | [`cli`] | the `outrider` command: `serve`, `generate`, `check`, `bench`, and those of researchers |
 //!
 //! A round on the server: [`app`] turns WebSocket messages into bytes, and [`session`] gives them to the state machine
@@ -48,4 +49,5 @@ pub mod sampling;
 pub mod session;
 pub mod sessions;
 pub mod target;
+mod version;
 pub mod wire;

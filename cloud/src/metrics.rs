@@ -4,7 +4,7 @@
 //! has few values, all known beforehand: schemes, error codes, positions up to 16, keys. docs/operating.md describes
 //! which to watch.
 
-use std::{fmt, time::Duration};
+use std::{fmt, fs, time::Duration};
 
 use outrider_codec::{choice::Choice, frame::ErrorCode, scheme::SchemeName};
 use prometheus_client::{
@@ -13,7 +13,7 @@ use prometheus_client::{
     metrics::{
         counter::{ConstCounter, Counter},
         family::Family,
-        gauge::Gauge,
+        gauge::{ConstGauge, Gauge},
         histogram::{Histogram, exponential_buckets},
     },
     registry::{Metric, Registry, Unit},
@@ -138,6 +138,7 @@ impl Metrics {
         registry.register_collector(Box::new(LogLines));
         let keys = KeyUsage::default();
         registry.register_collector(Box::new(keys.clone()));
+        registry.register_collector(Box::new(Process));
         Self { registry, keys, engine, sessions, gateway }
     }
 
@@ -276,6 +277,32 @@ impl Collector for LogLines {
     }
 }
 
+/// Memory and open files of the process, where the operating system reports them.
+#[derive(Debug)]
+struct Process;
+
+impl Collector for Process {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        if let Some(bytes) = resident_bytes() {
+            let (gauge, help) = (ConstGauge::new(bytes), "Memory that the process holds");
+            let unit = Some(&Unit::Bytes);
+            gauge.encode(encoder.encode_descriptor("process_resident_memory", help, unit, gauge.metric_type())?)?;
+        }
+        if let Ok(files) = fs::read_dir("/proc/self/fd") {
+            let (gauge, help) = (ConstGauge::new(files.count() as i64), "Files and sockets that the process has open");
+            gauge.encode(encoder.encode_descriptor("process_open_files", help, None, gauge.metric_type())?)?;
+        }
+        Ok(())
+    }
+}
+
+/// Memory that the process holds, in bytes, if the operating system reports it.
+fn resident_bytes() -> Option<i64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"))?;
+    Some(kib.parse::<i64>().ok()? << 10)
+}
+
 /// Registers metrics as they are made.
 struct Adder<'r>(&'r mut Registry);
 
@@ -330,6 +357,11 @@ mod tests {
             "# EOF",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
+        #[cfg(target_os = "linux")]
+        for name in ["outrider_process_resident_memory_bytes ", "outrider_process_open_files "] {
+            let value = text.lines().find_map(|line| line.strip_prefix(name)?.parse::<u64>().ok());
+            assert!(value.is_some_and(|value| value > 0), "{name} is not in\n{text}");
         }
         let names: BTreeSet<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
         assert!(names.iter().all(|name| name.starts_with("outrider_")), "{names:?}");

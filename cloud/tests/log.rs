@@ -28,7 +28,7 @@ const FILLER: usize = 200;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn server(log: impl Into<Stdio>) -> Server {
-    let arguments = ["serve", "--listen", "127.0.0.1:0", "--trusted-proxy", "127.0.0.0/8"];
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--drain", "0", "--trusted-proxy", "127.0.0.0/8"];
     Server::start(process::command().args(arguments).env("RUST_LOG", "debug").stderr(log)).unwrap()
 }
 

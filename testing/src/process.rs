@@ -53,7 +53,16 @@ impl Server {
 
     /// Asks it to stop, as an operator's machine does.
     pub fn terminate(&self) {
-        let kill = format!("kill -TERM {}", self.process.id());
+        self.signal("TERM");
+    }
+
+    /// Asks it to read its settings again.
+    pub fn hang_up(&self) {
+        self.signal("HUP");
+    }
+
+    fn signal(&self, name: &str) {
+        let kill = format!("kill -{name} {}", self.process.id());
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
     }
 

@@ -8,7 +8,10 @@ use std::{
 };
 
 use outrider_cloud::{
-    app::{Access, Caps, EvidencePolicy, Origins, Proxies, Tokens, tls},
+    app::{
+        Access, Caps, EvidencePolicy, Origins, Proxies, Tokens,
+        tls::{self, Tls},
+    },
     http::Elsewhere,
     session::Limits,
 };
@@ -230,7 +233,8 @@ async fn a_server_with_a_certificate_speaks_tls() {
     let (cert, key) = (folder.join("cert.pem"), folder.join("key.pem"));
     fs::write(&cert, certified.cert.pem()).unwrap();
     fs::write(&key, certified.signing_key.serialize_pem()).unwrap();
-    let tls = Some(tls::server_config(&cert, &key).unwrap());
+    let replaceable = Tls::new(tls::server_config(&cert, &key).unwrap());
+    let tls = Some(replaceable.clone());
     let server = Server::start_as(Options { tls, ..Options::default() }).await;
 
     let mut roots = RootCertStore::empty();
@@ -241,9 +245,18 @@ async fn a_server_with_a_certificate_speaks_tls() {
         .with_root_certificates(roots)
         .with_no_client_auth();
     let connector = Connector::Rustls(Arc::new(client));
-    let connected =
-        tokio_tungstenite::connect_async_tls_with_config(&server.url, None, true, Some(connector)).await.unwrap();
-    assert!(is_welcome(&mut RawClient::from(connected.0)).await);
+    let connect = || tokio_tungstenite::connect_async_tls_with_config(&server.url, None, true, Some(connector.clone()));
+    let mut client = RawClient::from(connect().await.unwrap().0);
+    assert!(is_welcome(&mut client).await);
+    // A certificate that the client does not trust, and then the first one again.
+    let other = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let (other_cert, other_key) = (folder.join("other-cert.pem"), folder.join("other-key.pem"));
+    fs::write(&other_cert, other.cert.pem()).unwrap();
+    fs::write(&other_key, other.signing_key.serialize_pem()).unwrap();
+    replaceable.replace(tls::server_config(&other_cert, &other_key).unwrap());
+    assert!(connect().await.is_err());
+    replaceable.replace(tls::server_config(&cert, &key).unwrap());
+    assert!(is_welcome(&mut RawClient::from(connect().await.unwrap().0)).await);
     // Without TLS there is nothing to be had.
     assert_ne!(http::get(server.address(), "/healthz", &[]).await.status, 200);
 

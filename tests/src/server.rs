@@ -9,7 +9,7 @@ use std::{
 
 use futures_util::{SinkExt, StreamExt};
 use outrider_cloud::{
-    app::{self, Access, AppState, Caps, Connections, PairFile},
+    app::{self, Access, AppState, Caps, Connections, PairFile, tls::Tls},
     edge::{Generated, NativeEdge, Transport},
     http::Served,
     pair::{PairPaths, draft_info, target_info},
@@ -56,7 +56,7 @@ pub struct Options {
     /// Origins, tokens and proxies that are accepted.
     pub access: Access,
     /// TLS settings; `None` for plain HTTP.
-    pub tls: Option<Arc<rustls::ServerConfig>>,
+    pub tls: Option<Tls>,
     /// The source of the target's chat template.
     pub chat: ChatSource,
     /// Sampling parameters for requests that give none.
@@ -119,6 +119,8 @@ impl Server {
             template: Arc::new(ChatTemplate::new(chat).unwrap()),
             sampling,
         };
+        // The sender is dropped, which leaves the value.
+        let (_, draining) = watch::channel(false);
         let (stop, stopping) = watch::channel(false);
         let (close, closing) = watch::channel(false);
         let proxies = access.proxies.clone();
@@ -133,6 +135,7 @@ impl Server {
             draft: PairFile::weights(pair.draft_file().unwrap().into_owned()),
             tokenizer_json: tokenizer_json(&pair),
             heads_safetensors: pair.heads_safetensors().unwrap().map(|bytes| PairFile::weights(bytes.into_owned())),
+            draining,
             stopping,
             closing: closing.clone(),
         };

@@ -9,7 +9,6 @@ use std::{
     io,
     net::SocketAddr,
     pin::pin,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -25,6 +24,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
 
+use super::tls::Tls;
 use crate::{
     address_limits::{AddressLimits, AddressPermit},
     http::Proxies,
@@ -35,7 +35,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Connections {
     /// TLS configuration; connections are encrypted if it is given.
-    pub tls: Option<Arc<rustls::ServerConfig>>,
+    pub tls: Option<Tls>,
     /// Time limit for the TLS handshake, and then for the head of each request.
     pub head: Duration,
     /// Connections of one address at a time, without those that have become sessions; 0 is no limit.
@@ -64,7 +64,7 @@ pub fn serve(
 ) -> io::Result<impl Future<Output = ()> + Send> {
     let listener = TcpListener::from_std(listener)?;
     let limits = AddressLimits::new(connections.per_address);
-    let tls = connections.tls.map(TlsAcceptor::from);
+    let tls = connections.tls;
     Ok(async move {
         let (under_way, mut all_over) = mpsc::channel::<Infallible>(1);
         let mut complained: Option<Instant> = None;
@@ -93,7 +93,7 @@ pub fn serve(
                 client_event!(DEBUG, peer.ip(), "refused a connection: its address has enough", %peer);
                 continue;
             };
-            let (app, tls, under_way) = (app.clone(), tls.clone(), under_way.clone());
+            let (app, tls, under_way) = (app.clone(), tls.as_ref().map(Tls::acceptor), under_way.clone());
             let connection = Connection { peer, head: connections.head, closing: closing.clone(), _permit: permit };
             tokio::spawn(async move {
                 connection.begin(stream, app, tls).await;

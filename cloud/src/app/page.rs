@@ -23,6 +23,9 @@ const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000
 /// Length of the content hash that Vite and Rollup put into file names, in base64url characters.
 const HASH_LENGTH: usize = 8;
 
+/// Longest name of a file on common file systems, in bytes. Opening a longer one is an error other than "not found".
+const LONGEST_NAME: usize = 255;
+
 /// Serves the files of a folder.
 pub(super) fn routes<S: Clone + Send + Sync + 'static>(folder: PathBuf) -> Router<S> {
     let files = ServeDir::new(folder)
@@ -37,6 +40,9 @@ pub(super) fn routes<S: Clone + Send + Sync + 'static>(folder: PathBuf) -> Route
 /// Adds to the responses of [`ServeDir`] how long they may be cached, and support for If-Range. Without the latter a
 /// download might join bytes of two versions.
 async fn answer(request: Request, next: Next) -> Response {
+    if has_long_name(request.uri().path()) {
+        return no_such_page().await;
+    }
     let is_immutable = is_named_by_content(request.uri().path());
     let only_if = request.headers().get(header::IF_RANGE).cloned();
     let whole = only_if.map(|tag| (tag, whole(&request)));
@@ -55,6 +61,11 @@ async fn answer(request: Request, next: Next) -> Response {
     }
     headers.entry(header::VARY).or_insert(HeaderValue::from_static("accept-encoding"));
     answer
+}
+
+/// Returns true if a segment of the path is longer than any file's name. A byte may be written as `%` and two digits.
+fn has_long_name(path: &str) -> bool {
+    path.split('/').any(|name| name.len().saturating_sub(2 * name.matches('%').count()) > LONGEST_NAME)
 }
 
 /// Copy of the request without its range.
@@ -89,6 +100,18 @@ async fn no_such_page() -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_no_file_has_are_found_by_their_bytes() {
+        let name = "a".repeat(LONGEST_NAME);
+        let encoded = "%61".repeat(LONGEST_NAME);
+        for short in ["/", &format!("/{name}/{name}"), &format!("/{encoded}")] {
+            assert!(!has_long_name(short), "{short}");
+        }
+        for long in [format!("/{name}a"), format!("/b/{encoded}a/c"), format!("/{name}%61")] {
+            assert!(has_long_name(&long), "{long}");
+        }
+    }
 
     #[test]
     fn names_with_a_hash_are_told_from_words() {

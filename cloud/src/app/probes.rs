@@ -25,6 +25,7 @@ use crate::{
     metrics,
     sampling::SamplingDefaults,
     target::{engine::Load, gateway::WorkerCounts},
+    version,
 };
 
 /// Time limit for the engine to run one token when `/readyz` probes it.
@@ -52,17 +53,17 @@ impl Health {
 
 /// Responds as long as the process lives.
 pub(super) async fn health(State(shared): State<Arc<Shared>>) -> Json<Health> {
-    let status = if *shared.state.stopping.borrow() { "stopping" } else { "ok" };
+    let status = shared.state.leaving().unwrap_or("ok");
     Json(Health::new(status, &shared.state))
 }
 
-/// Checks that a new session would be served: the server is not stopping, a slot is free, and the engine runs a token
+/// Checks that a new session would be served: the server is neither draining nor stopping, a slot is free, and the engine runs a token
 /// on it. The result of the last such run is reused for [`PROBE_AGAIN`].
 pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> (StatusCode, Json<Health>) {
     let state = &shared.state;
     let load = state.engine.load();
-    let status = if *state.stopping.borrow() {
-        "stopping"
+    let status = if let Some(leaving) = state.leaving() {
+        leaving
     } else if load.sessions >= load.session_limit {
         "full"
     } else {
@@ -99,6 +100,9 @@ pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> impl IntoRespo
 #[serde(rename_all = "camelCase")]
 pub(super) struct Info {
     version: &'static str,
+    /// First digits of the commit of the build, if they are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    commit: Option<&'static str>,
     /// Protocol version, as in FORMAT.md.
     protocol: u16,
     models: Models,
@@ -143,6 +147,7 @@ pub(super) async fn info(State(shared): State<Arc<Shared>>) -> Json<Info> {
     let state = &shared.state;
     Json(Info {
         version: env!("CARGO_PKG_VERSION"),
+        commit: version::commit(),
         protocol: PROTOCOL_VERSION,
         models: Models { target: state.served.name.clone(), draft: state.served.draft_name.clone() },
         elsewhere: state.served.elsewhere.clone(),

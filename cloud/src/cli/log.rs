@@ -9,7 +9,7 @@ use std::{
 use tracing_appender::non_blocking::WorkerGuard;
 use tracing_subscriber::{EnvFilter, filter::LevelFilter, layer::SubscriberExt, util::SubscriberInitExt};
 
-use super::output::within_patience;
+use super::output::{CommandError, within_patience};
 #[cfg(feature = "otel")]
 use crate::otel::{self, Traces};
 use crate::{log_filter, log_writer};
@@ -63,11 +63,22 @@ pub(super) fn init(format: LogFormat, level: LevelFilter) -> Log {
         // At the top level, the session's fields would collide with those of an event.
         LogFormat::Json => registry.with(log.json().flatten_event(true).with_span_list(true)).init(),
     }
+    // At their level TRACE, libraries write whole frames to the log: prompts, and the secrets of tickets.
+    ::log::set_max_level(::log::LevelFilter::Debug);
     Log {
         guard: Some(guard),
         #[cfg(feature = "otel")]
         traces,
     }
+}
+
+/// Sets the level of the running log. Returns false if RUST_LOG filters the log instead.
+pub(super) fn set_level(level: LevelFilter) -> Result<bool, CommandError> {
+    if EnvFilter::try_from_default_env().is_ok() {
+        return Ok(false);
+    }
+    log_filter::set(&level.to_string())?;
+    Ok(true)
 }
 
 /// Writes panics to the log from now on. A panic written to standard error directly could block its thread forever.

@@ -18,15 +18,21 @@ use clap::Args;
 use outrider_codec::{choice::Choice, frame::MAX_DRAFT_TOKENS};
 use outrider_models::{Model, ModelConfig, RecommendedSampling, Tokenizer};
 use outrider_speculation::{control::ahead::Goal, session::cloud::TargetInfo};
-use tokio::{signal, sync::watch, time};
+use tokio::{sync::watch, time};
+use tracing_subscriber::filter::LevelFilter;
 
-use self::{access::AccessArgs, caps::CapsArgs};
+use self::{
+    access::AccessArgs,
+    caps::CapsArgs,
+    reload::Reloadable,
+    signals::{Signal, Signals},
+};
 use super::{
     log::LogFormat,
     output::{CommandError, print},
 };
 use crate::{
-    app::{self, AppState, Connections, PairFile},
+    app::{self, AppState, Connections, PairFile, tls::Tls},
     chat,
     http::{Elsewhere, Served},
     pair::{self, PairPaths},
@@ -45,6 +51,9 @@ use crate::{
 mod access;
 mod caps;
 mod key_file;
+mod reload;
+mod signals;
+mod supervisor;
 
 /// Serve the page, the draft model, verification sessions and an OpenAI-compatible API
 ///
@@ -63,6 +72,9 @@ pub struct Serve {
     /// Variables of the environment that look like settings and are not.
     #[arg(skip)]
     pub(super) unknown_variables: Vec<String>,
+    /// Reads the settings again, for SIGHUP.
+    #[arg(skip)]
+    pub(super) read_again: Option<fn() -> Result<Box<Self>, CommandError>>,
     /// Address to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8787")]
     listen: SocketAddr,
@@ -110,7 +122,7 @@ pub struct Serve {
     #[arg(long, value_name = "FILE")]
     chat_template: Option<PathBuf>,
     /// Sessions at a time; an idle one costs some 20 KiB
-    #[arg(long, value_name = "COUNT", default_value_t = 1024)]
+    #[arg(long, value_name = "COUNT", default_value_t = 1024, value_parser = caps::positive::<usize>)]
     max_sessions: usize,
     /// Memory for the KV caches of all sessions, such as 512MiB or 2GiB, 8 bytes x layers x key-value width a token.
     /// Where it is short, idle sessions lose theirs, least recently used first, and are read again on their return
@@ -132,21 +144,29 @@ pub struct Serve {
     #[arg(long, value_name = "COUNT")]
     threads: Option<NonZeroUsize>,
     /// Seconds after which a silent session is closed
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = caps::positive::<u64>)]
     idle_timeout: u64,
     /// Seconds that a session keeps its slot for a client that has lost the connection
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     detached_lifetime: u32,
     /// Seconds after which a session ends in any case; its client begins another automatically
-    #[arg(long, value_name = "SECONDS", default_value_t = 12 * 3600)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 12 * 3600, value_parser = caps::positive::<u32>)]
     session_lifetime: u32,
+    /// Seconds for which the server goes on serving after SIGTERM while /readyz answers 503, so that balancers send new
+    /// clients elsewhere. Ctrl-C and a second signal end the wait; 0 is no wait
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    drain: u64,
     /// Seconds that responses of the API and downloads may take to end when the server is asked to stop; sessions are
     /// notified at once, since their clients reconnect here or elsewhere
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     grace: u64,
     /// Format of the log's lines
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
-    log_format: LogFormat,
+    pub(super) log_format: LogFormat,
+    /// Least level of events in the log: error, warn, info, debug, trace, or off. RUST_LOG, if set, chooses by module
+    /// instead. At SIGHUP the server reads this setting, --tokens-file, --tls-cert and --tls-key again
+    #[arg(long, value_name = "LEVEL", default_value_t = LevelFilter::INFO)]
+    pub(super) log_level: LevelFilter,
     #[command(flatten)]
     caps: CapsArgs,
     #[command(flatten)]
@@ -159,10 +179,6 @@ const LEAST_TEXT: u32 = 2;
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 impl Serve {
-    pub(super) fn log_format(&self) -> LogFormat {
-        self.log_format
-    }
-
     pub(super) async fn run(mut self) -> Result<(), CommandError> {
         if self.print_config {
             print(&self.configuration);
@@ -176,7 +192,7 @@ impl Serve {
         self.device.check()?;
         self.check_memory()?;
         let access = self.access.access()?;
-        let tls = self.access.tls()?;
+        let tls = self.access.tls()?.map(Tls::new);
         let listener = bind(self.listen)?;
         let admin = self.admin.map(bind).transpose()?;
         let caps = self.caps.caps();
@@ -208,6 +224,7 @@ impl Serve {
             template: Arc::new(template),
             sampling,
         };
+        let (drain, draining) = watch::channel(false);
         let (stop, stopping) = watch::channel(false);
         let (close, closing) = watch::channel(false);
         let state = AppState {
@@ -227,6 +244,7 @@ impl Serve {
             draft: draft_file,
             tokenizer_json: PairFile::json(tokenizer_json.into_owned()),
             heads_safetensors: self.pair.heads_safetensors()?.map(|bytes| PairFile::weights(bytes.into_owned())),
+            draining,
             stopping: stopping.clone(),
             closing,
         };
@@ -243,6 +261,8 @@ impl Serve {
             per_address: connections_per_address(caps.connections_per_address, self.max_sessions),
             proxies: state.access.proxies.clone(),
         };
+        let mut signals = Signals::listen()?;
+        let reloadable = Reloadable { tokens: state.access.tokens.clone(), tls: connections.tls.clone() };
         if let (Some(path), Some(keys)) = (self.access.keys.clone(), state.access.keys.clone()) {
             tokio::spawn(key_file::watch(path, keys));
         }
@@ -261,7 +281,24 @@ impl Serve {
             }
         };
         let serving = tokio::spawn(app::serve(listener, app, connections, stopping)?);
-        asked_to_stop().await;
+        supervisor::ready();
+        let reload = || {
+            if let Some(read_again) = self.read_again {
+                let settings = read_again();
+                reloadable.reload(settings.as_ref().map(|settings| (&settings.access, settings.log_level)));
+            }
+        };
+        let stopped_by = end_of_serving(&mut signals, reload).await;
+        supervisor::stopping();
+        if stopped_by == Signal::Terminate && self.drain > 0 {
+            tracing::info!(seconds = self.drain, "draining");
+            let _ = drain.send(true);
+            let drained = time::sleep(Duration::from_secs(self.drain));
+            tokio::select! {
+                () = drained => {}
+                _ = end_of_serving(&mut signals, || {}) => {}
+            }
+        }
         tracing::info!("stopping");
         let _ = stop.send(true);
         let mut over = pin!(async {
@@ -411,25 +448,12 @@ fn announce(address: SocketAddr, is_encrypted: bool) {
     print(&format!("Outrider listens on http{}://{address}\n", if is_encrypted { "s" } else { "" }));
 }
 
-/// Resolves at Ctrl-C or, on Unix, SIGTERM.
-async fn asked_to_stop() {
-    let interrupted = async {
-        // If the handler cannot be installed, the default action ends the process.
-        let _ = signal::ctrl_c().await;
-    };
-    #[cfg(unix)]
-    let terminated = async {
-        match signal::unix::signal(signal::unix::SignalKind::terminate()) {
-            Ok(mut terminate) => {
-                terminate.recv().await;
-            }
-            Err(_) => std::future::pending().await,
+/// Waits for a signal that ends the server; others reload it.
+async fn end_of_serving(signals: &mut Signals, reload: impl Fn()) -> Signal {
+    loop {
+        match signals.next().await {
+            Signal::Reload => reload(),
+            signal => return signal,
         }
-    };
-    #[cfg(not(unix))]
-    let terminated = std::future::pending::<()>();
-    tokio::select! {
-        () = interrupted => {}
-        () = terminated => {}
     }
 }

@@ -43,10 +43,23 @@ pub struct AppState {
     pub tokenizer_json: PairFile,
     /// Trained heads of the draft model, if it has any.
     pub heads_safetensors: Option<PairFile>,
+    /// Becomes true when the server is about to stop: it serves as usual, but is not ready for more.
+    pub draining: watch::Receiver<bool>,
     /// Becomes true when the server stops; sessions end at once.
     pub stopping: watch::Receiver<bool>,
     /// Becomes true when the grace period for responses of the API is over.
     pub closing: watch::Receiver<bool>,
+}
+
+impl AppState {
+    /// State of a server that is about to end, as the probes name it.
+    pub(crate) fn leaving(&self) -> Option<&'static str> {
+        match (*self.stopping.borrow(), *self.draining.borrow()) {
+            (true, _) => Some("stopping"),
+            (false, true) => Some("draining"),
+            (false, false) => None,
+        }
+    }
 }
 
 /// Limits on what one client may use.

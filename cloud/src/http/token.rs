@@ -3,7 +3,12 @@
 //! A request has one in `Authorization: Bearer …`. A page cannot set that header on a WebSocket, but it can offer
 //! subprotocols: `outrider`, which the server selects, and `outrider.bearer.…`, where `/` is written `%2F`, and so on.
 
-use std::{borrow::Cow, collections::HashSet, fmt, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::HashSet,
+    fmt,
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
+};
 
 use axum::http::{HeaderMap, header};
 use percent_encoding::percent_decode_str;
@@ -17,9 +22,12 @@ const PROTOCOL_PREFIX: &str = "outrider.bearer.";
 /// Least length of a token, in characters.
 const SHORTEST: usize = 16;
 
-/// Digests of the tokens, with the names of their owners.
+/// Digests of the tokens, with the names of their owners. Clones share them.
 #[derive(Clone)]
-pub struct Tokens(Vec<(Arc<str>, [u8; 32])>);
+pub struct Tokens(Arc<RwLock<Digests>>);
+
+/// Owner's name and digest of each token.
+type Digests = Vec<(Arc<str>, [u8; 32])>;
 
 /// Error of a file of tokens.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -67,14 +75,25 @@ impl Tokens {
             }
             tokens.push((Arc::from(name), digest(token)));
         }
-        if tokens.is_empty() { Err(TokensError::None) } else { Ok(Self(tokens)) }
+        if tokens.is_empty() { Err(TokensError::None) } else { Ok(Self(Arc::new(RwLock::new(tokens)))) }
+    }
+
+    /// Replaces the tokens, in all clones. Sessions that were begun with a removed token go on.
+    pub fn replace(&self, new: Self) {
+        let new = new.read().clone();
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = new;
+    }
+
+    /// Locks the tokens, which are consistent after a panic, too.
+    fn read(&self) -> RwLockReadGuard<'_, Digests> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Name of a token's owner. Compares digests of all tokens, in a time that does not depend on them.
     fn owner(&self, token: &str) -> Option<Arc<str>> {
         let shown = digest(token);
         let mut owner = None;
-        for (name, known) in &self.0 {
+        for (name, known) in self.read().iter() {
             if bool::from(known.ct_eq(&shown)) {
                 owner = Some(Arc::clone(name));
             }
@@ -85,7 +104,7 @@ impl Tokens {
 
 impl fmt::Debug for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
+        f.debug_list().entries(self.read().iter().map(|(name, _)| name)).finish()
     }
 }
 
@@ -141,6 +160,9 @@ mod tests {
         assert_eq!(owner(None), Err(Refusal::Missing));
         assert_eq!(check(None, None), Ok(None));
         assert!(!format!("{tokens:?}").contains("0123"));
+        tokens.clone().replace(Tokens::parse("carol abcdefghijklmnop").unwrap());
+        assert_eq!(owner(Some("abcdefghijklmnop")).as_deref(), Ok("carol"));
+        assert_eq!(owner(Some("0123456789abcdef")), Err(Refusal::Unknown));
     }
 
     #[test]

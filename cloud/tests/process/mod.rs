@@ -46,8 +46,11 @@ pub fn start(flags: &[&str]) -> Server {
     start_at("127.0.0.1:0", flags)
 }
 
-/// Starts `outrider serve` at an address.
+/// Starts `outrider serve` at an address. It stops without a time for balancers, unless the flags set one.
 pub fn start_at(address: &str, flags: &[&str]) -> Server {
     let mut command = command();
-    Server::start(command.args(["serve", "--listen", address]).args(flags).stderr(Stdio::null())).unwrap()
+    Server::start(
+        command.env("OUTRIDER_DRAIN", "0").args(["serve", "--listen", address]).args(flags).stderr(Stdio::null()),
+    )
+    .unwrap()
 }

@@ -41,15 +41,19 @@ pub(super) struct AccessArgs {
 }
 
 impl AccessArgs {
-    pub(super) fn access(&self) -> Result<Access, CommandError> {
+    pub(super) fn tokens(&self) -> Result<Option<Tokens>, CommandError> {
         let tokens = self.tokens_file.as_deref().map(|path| {
             let text = fs::read_to_string(path)
                 .map_err(|error| format!("the tokens {} cannot be read: {error}", path.display()))?;
             Tokens::parse(&text).map_err(|error| format!("the tokens {} cannot be used: {error}", path.display()))
         });
+        Ok(tokens.transpose()?)
+    }
+
+    pub(super) fn access(&self) -> Result<Access, CommandError> {
         Ok(Access {
             origins: Origins::new(self.allow_origin.clone()),
-            tokens: tokens.transpose()?,
+            tokens: self.tokens()?,
             keys: self.keys.as_deref().map(key_file::load).transpose()?,
             proxies: Proxies::new(self.trusted_proxy.clone()),
             evidence: self.evidence,

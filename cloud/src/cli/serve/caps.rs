@@ -1,6 +1,6 @@
 //! Options that limit the resources of a client.
 
-use std::time::Duration;
+use std::{num::ParseIntError, str::FromStr, time::Duration};
 
 use clap::Args;
 
@@ -24,13 +24,13 @@ pub(super) struct CapsArgs {
     #[arg(long, value_name = "COUNT", default_value_t = Caps::default().frames_per_second)]
     max_rounds_per_second: u32,
     /// Seconds that a connection may take to say Hello
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = positive::<u64>)]
     pub hello_timeout: u64,
     /// Seconds that the head of a request may take, and a pause in its body; all of the body may take six times as long
-    #[arg(long, value_name = "SECONDS", default_value_t = Caps::default().header_read.as_secs(), value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", default_value_t = Caps::default().header_read.as_secs(), value_parser = positive::<u64>)]
     request_timeout: u64,
     /// Bytes in the body of a request to the API; a session's frames have at most 2 MiB in any case
-    #[arg(long, value_name = "BYTES", default_value_t = Caps::default().body_bytes)]
+    #[arg(long, value_name = "BYTES", default_value_t = Caps::default().body_bytes, value_parser = positive::<usize>)]
     max_body: usize,
 }
 
@@ -45,5 +45,18 @@ impl CapsArgs {
             header_read: timeout,
             body_read: timeout,
         }
+    }
+}
+
+/// Parses a number for a setting with which the server could serve no client if it were 0.
+pub(super) fn positive<T>(text: &str) -> Result<T, String>
+where
+    T: FromStr<Err = ParseIntError> + PartialEq + From<u8>,
+{
+    match text.parse::<T>() {
+        Ok(number) if number == T::from(0) => {
+            Err("with 0 no client could be served; set 1 or more, or leave the setting out for its default".to_owned())
+        }
+        parsed => parsed.map_err(|error: ParseIntError| error.to_string()),
     }
 }
