@@ -249,7 +249,7 @@ pub const STEP_SIZE: NumberInfo = NumberInfo {
     symbol: "η",
     explanation: "How far a token moves the threshold; 0 keeps it where it is",
     default: ThresholdParameters::DEFAULT.step,
-    bounds: Bounds::real(0.0, 1.0),
+    bounds: Bounds::real(0.0, 10.0),
     step: 0.001,
     ..BASE
 };
