@@ -348,7 +348,7 @@ mod tests {
         let costs = Cost::of(4096);
         assert_eq!(costs.iter().map(|cost| cost.size).collect::<Vec<_>>(), [3, 32, 320, 3200, 4096]);
         assert_eq!(format!("{:.4}", costs[2].probabilities), "0.0880");
-        assert_eq!(costs[4].probabilities, 0.3);
+        assert_eq!(format!("{:.4}", costs[4].probabilities), "0.3000");
     }
 
     /// Every printed cell but the one that is rounding.
