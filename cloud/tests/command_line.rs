@@ -276,7 +276,12 @@ fn explained_runs_have_a_table_and_departures_a_line() {
         stdout(&outrider(&[&["generate", "--local", "--max-tokens", "48"], options, &[PROMPT]].concat()))
     };
     let printed = run(&["--explain"]);
-    for row in ["predicted       measured", "1 - mean TV(q, p)", "S_inf at c = ", "Theorem 1: TV(q, p)"] {
+    for row in [
+        "predicted       measured",
+        "1 - mean TV(q, p)",
+        "S_inf at c = ",
+        "over judged drafts (Theorem 1: over tokens): TV(q, p)",
+    ] {
         assert!(printed.contains(row), "{row} in {printed}");
     }
     assert!(!printed.contains("lossy") && !printed.contains("divergence"), "{printed}");

@@ -412,7 +412,7 @@ fn statistics(input: &mut Unstructured<'_>, drafting: &Drafting, drafts: &Drafts
     let mut payload = Vec::new();
     if let (Some(kind), Drafts::Distributions(tokens)) = (drafting.statistic, drafts) {
         for token in tokens {
-            let length = if kind == StatisticKind::Scalar { 1 } else { token.dist.ids().len() };
+            let length = if kind == StatisticKind::Scalar { 1 } else { drafting.numbers(token) };
             // From 0 to 1 as f16, or up to what is not finite.
             let most = if choose::rarely(input, 8)? { 0x7bff } else { 0x3c00 };
             let numbers = (0..length).map(|_| input.int_in_range(0..=most)).collect::<Result<Vec<u16>>>()?;

@@ -49,6 +49,11 @@ pub fn statistic(
     }
 }
 
+/// Returns true if the statistic is q of the whole vocabulary, which only the dense scheme may be asked for.
+pub fn is_of_vocabulary(rule: RuleParameters, sampling: &SamplingParameters) -> bool {
+    matches!(rule.number, 0x0c | 0x0d) && sampling.temperature > 0.0
+}
+
 /// Reads the statistics of `count` drafts at the beginning of a payload. Returns the number of values of each draft and
 /// the rest of the payload; `None` if they are missing or are no numbers that a distribution has.
 pub fn take(kind: StatisticKind, mut payload: &[u8], count: u8) -> Option<(Vec<usize>, &[u8])> {

@@ -82,7 +82,8 @@ struct Costs {
 struct Resampling {
     predicted: f64,
     measured: f64,
-    /// Bound of Theorem 1 of SQS, under the exact rule and where drafts do not share noise with the target.
+    /// Bound over the judged drafts by the terms of SQS's Theorem 1, which sums them over the tokens of the text. Under the
+    /// exact rule, and where drafts do not share noise with the target.
     bound: Option<Bound>,
 }
 
@@ -210,7 +211,10 @@ impl Explained {
         if let Some(Resampling { predicted, measured, bound }) = &self.resampling_rate {
             row("resampled per round", format!("{predicted:.3}"), format!("{measured:.3}"), String::new());
             if let Some(Bound { total, discrepancy, distortion }) = bound {
-                let note = format!("Theorem 1: TV(q, p) {discrepancy:.3}, alpha_n + K_n/4l {distortion:.3}");
+                let note = format!(
+                    "over judged drafts (Theorem 1: over tokens): TV(q, p) {discrepancy:.3}, alpha_n + K_n/4l \
+                     {distortion:.3}"
+                );
                 row("  at most", format!("{total:.3}"), "-".to_owned(), note);
             }
         }
@@ -364,6 +368,9 @@ mod tests {
         assert_eq!((rate.predicted, rate.measured, rate.unquantized), (0.8, 0.75, Some(0.85)));
         let resampling = explained.resampling_rate.unwrap();
         assert_eq!(resampling.bound.unwrap().total, 1.0);
+        // Theorem 1's sum is over the tokens of the text (eq. 3), this one over the drafts that were judged.
+        let text = Explained::new(&exact(), None, &statistics, &rounds, &alone).text();
+        assert!(text.contains("over judged drafts"), "{text}");
         let coupled = Speculation::new(SchemeParameters::Coupled, 4);
         let coupled = Explained::new(&coupled, None, &statistics, &rounds, &alone);
         assert!(coupled.resampling_rate.unwrap().bound.is_none() && coupled.acceptance_rate.is_some());

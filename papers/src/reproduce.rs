@@ -11,13 +11,17 @@
 //! | `sqs`, `tk_slt`, `dssd`, `sprinter`, `cascades` | the experiments, by paper |
 //! | [`sessions`] | a pair with both ends in this process |
 //! | [`laboratory`] | what the experiments share: the pair, its prompts, times of passes |
+//! | [`data`] | prompts and references of a user's own |
+//! | [`records`] | every text that was written, for a CSV file |
 //! | [`clock`] | what rounds take over a link, by what is known of its parts |
 
 mod cascades;
 pub mod clock;
+pub mod data;
 pub mod dssd;
 pub mod items;
 pub mod laboratory;
+pub mod records;
 pub mod sessions;
 mod sprinter;
 mod sqs;

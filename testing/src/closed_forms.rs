@@ -34,7 +34,8 @@ pub struct Position {
     unscaled_p: Vec<f64>,
     peak_p: f64,
     entropy_p: f64,
-    greedy: bool,
+    /// BiLD's D(q, p), in nats.
+    discrepancy: f64,
 }
 
 impl Position {
@@ -57,10 +58,10 @@ impl Position {
             (own.iter().map(|&q| half(q)).collect(), half(peak(&own)), half(entropy(&own)))
         };
         let p = sample::transform(target, sampling).unwrap();
-        let greedy = sampling.temperature == 0.0;
         let unscaled_p = softmax(target);
         let (peak_p, entropy_p) = (peak(&unscaled_p), entropy(&unscaled_p));
-        Self { q, p, unscaled_q, peak_q, entropy_q, unscaled_p, peak_p, entropy_p, greedy }
+        let discrepancy = discrepancy(&unscaled_q, &unscaled_p, sampling.temperature == 0.0);
+        Self { q, p, unscaled_q, peak_q, entropy_q, unscaled_p, peak_p, entropy_p, discrepancy }
     }
 
     /// The position with all tokens outside q̂'s support as one, the last: whatever a rule does to them it does to
@@ -103,8 +104,8 @@ impl Position {
             "token-v1" => by_token(self.unscaled_q.iter().map(|&q| q < best - alpha).collect()),
             "token-v2" => by_token(self.unscaled_p.iter().map(|&p| p < best - alpha).collect()),
             "token-v3" => by_token(self.unscaled_p.iter().map(|&p| p < best * (1.0 - alpha)).collect()),
-            "bild-star" => self.defer(self.discrepancy() > alpha),
-            "bild" => self.replace(self.discrepancy() > alpha),
+            "bild-star" => self.defer(self.discrepancy > alpha),
+            "bild" => self.replace(self.discrepancy > alpha),
             "oracle-diff" => self.replace(self.peak_q < best - alpha),
             "mentored" => self.speculate(self.mentored(alpha)),
             other => panic!("no closed form of {other}"),
@@ -157,17 +158,6 @@ impl Position {
         self.bounded(a, bisect(|b| self.bounded(a, b).iter().sum::<f64>() > 1.0))
     }
 
-    /// D: the mean of −ln p under q, or at T = 0 that of q's most likely token.
-    fn discrepancy(&self) -> f64 {
-        let kept: Vec<usize> = (0..self.q.len()).filter(|&v| self.q[v] > 0.0).collect();
-        if self.greedy {
-            return -self.unscaled_p[kept[0]].ln();
-        }
-        let mass: f64 = kept.iter().map(|&v| self.unscaled_q[v]).sum();
-        let known = kept.iter().filter(|&&v| self.unscaled_q[v] > 0.0);
-        known.map(|&v| -self.unscaled_q[v] / mass * self.unscaled_p[v].ln()).sum()
-    }
-
     /// The π that accepts most while KL(p‖π) ≤ D: of the family above with the smallest a that D allows.
     fn mentored(&self, allowed: f64) -> Vec<f64> {
         let divergence = |pi: &[f64]| -> f64 {
@@ -199,6 +189,18 @@ fn bisect(holds: impl Fn(f64) -> bool) -> f64 {
         if holds(middle) { low = middle } else { high = middle }
     }
     high
+}
+
+/// D(q, p) = −Σ_v q(v)·ln p(v) over the whole vocabulary, or at T = 0 −ln p(argmax q) (Narasimhan et al., App. F.1).
+/// Both are unscaled; q has come in f16, and is normalised.
+fn discrepancy(q: &[f64], p: &[f64], greedy: bool) -> f64 {
+    let terms = || q.iter().zip(p).filter(|(q, _)| **q > 0.0);
+    if greedy {
+        let best = peak(q);
+        return terms().find(|(q, _)| **q == best).map_or(f64::INFINITY, |(_, p)| -p.ln());
+    }
+    let mass: f64 = q.iter().sum();
+    terms().map(|(q, p)| -q / mass * p.ln()).sum()
 }
 
 fn softmax(logits: &[f32]) -> Vec<f64> {

@@ -28,7 +28,7 @@ RULES = {1: (1, False), 2: (1, False), 3: (1, True), 5: (1, True), 9: (1, True),
 # Rules without a bound, and those whose parameter may be below 0: down to −bound if there is one.
 UNBOUNDED = {4, 6, 7, 8, 12, 13, 14}
 NEGATIVE = {5, 6, 7, 8, 15}
-ONE_STATISTIC, MANY_STATISTICS = {3, 4, 5, 6, 7, 8, 15}, {9, 12, 13}
+ONE_STATISTIC, MANY_STATISTICS, OF_VOCABULARY = {3, 4, 5, 6, 7, 8, 15}, {9, 12, 13}, {12, 13}
 
 
 class Reader:
@@ -422,6 +422,7 @@ class Session:
             check_rule(frame)
             neutral = frame["temperature"] == 1 and frame["top_k"] == 0 and frame["top_p"] == 1
             self.rule = 0 if neutral else frame["rule"]["number"]
+            self.whole = self.rule in OF_VOCABULARY and frame["temperature"] > 0
             need(all(which < self.vocab for which in frame["prompt"]), "a prompt's id outside the vocabulary")
             self.scheme.text(frame["prompt"])
         elif frame["frame"] == "Draft" and self.scheme is None:
@@ -431,7 +432,7 @@ class Session:
             frame["statistics"], payload = read_statistics(frame.pop("payload"), frame["count"], self.rule)
             frame["drafts"] = self.pending = self.scheme.round(payload, frame["count"])
             if self.rule in MANY_STATISTICS:
-                sizes = [len(draft["ids"]) for draft in self.pending]
+                sizes = [self.vocab if self.whole else len(draft["ids"]) for draft in self.pending]
                 need([len(numbers) for numbers in frame["statistics"]] == sizes, "statistics of other ids")
         elif frame["frame"] == "Verdict" and self.scheme and self.scheme.adaptive:
             token = [frame["token"]] if "token" in frame else []

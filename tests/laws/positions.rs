@@ -6,7 +6,10 @@ use outrider_codec::{
 };
 use outrider_speculation::{
     draft::{half, lattice, sparsify},
-    judge::rules::{self, Rule, Statistic},
+    judge::{
+        rules::{self, Rule, Statistic},
+        unscaled,
+    },
     sample::{Distribution, transform},
 };
 use outrider_tests::{
@@ -82,6 +85,9 @@ proptest! {
         };
         let position = Position::new(&row, &logits, &sampling, (q, scheme));
         for info in Rule::all() {
+            if unscaled::check(&Rule::new(info.name, info.default).unwrap(), scheme, &sampling).is_err() {
+                continue;
+            }
             for parameter in [-3.0, -1.0, -0.2, -0.01, 0.0, 0.01, 0.1, 0.5, 0.9, 1.0, 3.0, info.default] {
                 let Ok(rule) = Rule::new(info.name, parameter) else { continue };
                 let is_known = sampling == NEUTRAL && sparse.is_none();

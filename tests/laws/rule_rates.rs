@@ -29,6 +29,11 @@ const SAMPLED: SamplingParameters = SamplingParameters { temperature: 0.7, top_k
 const GREEDY: SamplingParameters = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
 const SCHEME: SchemeParameters =
     SchemeParameters::KSqs { support_size: 32, lattice_resolution: 100, code: Code::Enumerative };
+/// The scheme of texts under a rule: BiLD needs all of q.
+fn scheme(rule: &Rule) -> SchemeParameters {
+    if ["bild", "bild-star"].contains(&rule.name()) { SchemeParameters::Dense } else { SCHEME }
+}
+
 const DEVIATIONS: f64 = 4.5;
 /// Length of a text, in tokens.
 const TOKENS: u32 = 96;
@@ -70,7 +75,8 @@ impl Bench<'_> {
     /// Texts under a rule; `other` is what it could be mistaken for.
     async fn run(&mut self, rule: Rule, other: Rule, sampling: SamplingParameters, texts: usize) -> Tally {
         let mut tally = Tally::default();
-        let speculation = Speculation { explain: true, ..Speculation::new(SCHEME, 4).with_rule(rule) };
+        let scheme = scheme(&rule);
+        let speculation = Speculation { explain: true, ..Speculation::new(scheme, 4).with_rule(rule) };
         let mode = Mode::Speculative(speculation);
         for (prompt, seed) in self.prompts.clone().into_iter().take(texts).zip(1..) {
             let (mut text, mut rows) = (prompt.clone(), Vec::new());
@@ -88,7 +94,7 @@ impl Bench<'_> {
             tally.judged += statistics.judged;
             tally.rejected += statistics.resampled;
             tally.evidence += explanation.rejections;
-            for position in self.positions(&text, &rows, &sampling) {
+            for position in self.positions(&text, &rows, &sampling, scheme) {
                 let rejection = |rule| (1.0 - position.fate(rule).accepted.iter().sum::<f64>()).clamp(0.0, 1.0);
                 let r = rejection(&rule);
                 tally.predicted += r;
@@ -99,17 +105,23 @@ impl Bench<'_> {
         tally
     }
 
-    fn positions(&self, text: &[u32], rows: &[usize], sampling: &SamplingParameters) -> Vec<Position> {
+    fn positions(
+        &self,
+        text: &[u32],
+        rows: &[usize],
+        sampling: &SamplingParameters,
+        parameters: SchemeParameters,
+    ) -> Vec<Position> {
         let logits = |model: &Model| {
             let mut cache = model.new_cache();
             model.forward(&mut [Chunk { cache: &mut cache, tokens: text, positions: rows }]).unwrap()
         };
         let (q, p) = (logits(self.draft), logits(self.target));
-        let scheme = Scheme::new(SCHEME, self.target.config().vocab_size as u32).unwrap();
+        let scheme = Scheme::new(parameters, self.target.config().vocab_size as u32).unwrap();
         let rows = q[0].iter().zip(p[0].iter());
         rows.map(|(q, p)| {
-            let proposal = draft::propose(&Distribution::new(q, sampling).unwrap(), SCHEME, &scheme, 0.0).unwrap();
-            Position::new(q, p, sampling, (&proposal.dist, SCHEME)).lumped()
+            let proposal = draft::propose(&Distribution::new(q, sampling).unwrap(), parameters, &scheme, 0.0).unwrap();
+            Position::new(q, p, sampling, (&proposal.dist, parameters)).lumped()
         })
         .collect()
     }

@@ -5,14 +5,17 @@
 //! Each rule has the parameter at which its distribution is farthest
 //! from both the draft's and the target's, so that neither passes for it.
 
+use std::time::Duration;
+
 use outrider_codec::{
     frame::SamplingParameters,
-    scheme::{Code, Drafts, SchemeParameters},
+    scheme::{Code, Drafts, SchemeParameters, Sends},
 };
 use outrider_speculation::{
     judge::{
         NextToken, Round, judge,
         rules::{Need, Rule, Statistic},
+        unscaled,
     },
     sample::{self, Distribution},
     session::edge::{Mode, Settings},
@@ -63,6 +66,10 @@ fn settings(texts: &Texts, seed: u64, length: u32) -> Settings {
 fn assert_closed_form(name: &str) {
     for sampling in [NEUTRAL, SHARPENED] {
         for scheme in [SchemeParameters::Dense, SPARSE] {
+            let rule = Rule::new(name, 0.0).unwrap();
+            if unscaled::check(&rule, scheme, &sampling).is_err() {
+                continue;
+            }
             let (texts, distribution) = farthest(name, sampling, scheme);
             let counts = texts.of_sessions(Mode::Speculative(texts.speculation()), &mut texts.connect(), |_| {});
             assert_follows(&counts, &distribution, (texts.rule, scheme, sampling));
@@ -104,6 +111,28 @@ rules! {
     bild: "bild";
     mentored: "mentored";
     oracle_diff: "oracle-diff";
+}
+
+/// D(q, p) = −Σ_v q(v)·ln p(v) runs over the whole vocabulary (Narasimhan et al., App. F.1). A server that has a part
+/// of q cannot know it: the edge refuses to ask, and says which scheme works. At T = 0, D is −ln p(argmax q).
+#[test]
+fn bild_is_refused_where_a_part_of_q_is_sent() {
+    let samplings = [NEUTRAL, SHARPENED, GREEDY];
+    for (scheme, sampling) in schemes::every(2, 7).into_iter().flat_map(|scheme| samplings.map(|s| (scheme, s))) {
+        for name in ["bild", "bild-star"] {
+            let texts = texts(Rule::new(name, 3.0).unwrap(), sampling, scheme);
+            let started = texts.connect().edge.start(PROMPT.to_vec(), &settings(&texts, 1, 3), Duration::ZERO);
+            let is_whole = scheme == SchemeParameters::Dense || sampling == GREEDY;
+            match started {
+                Ok(()) => assert!(scheme.sends() == Sends::Distributions && is_whole, "{name} {scheme:?} {sampling:?}"),
+                Err(error) => {
+                    assert!(scheme.sends() != Sends::Distributions || !is_whole, "{name} {scheme:?}: {error}");
+                    let says = error.to_string();
+                    assert!(sampling == GREEDY || says.contains("use the scheme dense, or temperature 0"), "{says}");
+                }
+            }
+        }
+    }
 }
 
 /// Errors that are easily made.
@@ -194,6 +223,9 @@ fn statistics_travel_where_they_are_needed() {
         let sparse = SchemeParameters::TkSlt { support_size: 2 };
         let samplings = [NEUTRAL, SHARPENED, GREEDY].map(|sampling| (sampling, sparse));
         for (sampling, scheme) in samplings.into_iter().chain([(NEUTRAL, SchemeParameters::Dense)]) {
+            if unscaled::check(&rule, scheme, &sampling).is_err() {
+                continue;
+            }
             let bits = |rule, draft_length| {
                 let texts = Texts { draft_length, ..texts(rule, sampling, scheme) };
                 let run = texts.connect().generate(&PROMPT, &settings(&texts, 3, 30));
@@ -209,10 +241,22 @@ fn statistics_travel_where_they_are_needed() {
                 Need::Nothing => assert_eq!(bits, plain, "{}", info.name),
                 Need::Peak | Need::Entropy => assert_eq!(bits, plain + 16 * drafts, "{}", info.name),
                 // Top-p leaves one token or two.
-                Need::Support => assert!(bits > plain && bits <= plain + support(drafts), "{}", info.name),
+                // At T = 0 the likeliest token is in q̂, whatever the scheme.
+                Need::Support | Need::Whole => {
+                    assert!(bits > plain && bits <= plain + support(drafts), "{}", info.name);
+                }
             }
         }
     }
+    // All of q, a count of one byte and three numbers, for each draft; q̂ is one token or two of it.
+    let bits = |name| {
+        let texts = texts(Rule::new(name, 3.0).unwrap(), SHARPENED, SchemeParameters::Dense);
+        let run = texts.connect().generate(&PROMPT, &settings(&texts, 3, 30));
+        let round = run.committed[0].round.clone().unwrap();
+        (round.payload_bits, round.drafted.len())
+    };
+    let ((bild, drafts), (plain, _)) = (bits("bild"), bits("exact"));
+    assert_eq!((bild, drafts), (plain + drafts * 8 * (1 + 2 * 3), 2));
     assert_eq!(Need::Nothing.of_unscaled(&Distribution::new(&[0.0], &NEUTRAL).unwrap(), &[]), Statistic::Nothing);
 }
 

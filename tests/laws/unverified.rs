@@ -178,7 +178,9 @@ fn an_ideal_gate_writes_the_targets_text() {
 fn sprinter_before_a_lossy_rule() {
     for (name, parameter) in [("diff", 0.1), ("lossy", 0.4), ("bild", 1.0)] {
         let rule = Rule::new(name, parameter).unwrap();
-        let texts = texts(schemes::every(2, 12)[3], rule, SHARPENED, 2);
+        // BiLD needs all of q.
+        let scheme = if name == "bild" { SchemeParameters::Dense } else { schemes::every(2, 12)[3] };
+        let texts = texts(scheme, rule, SHARPENED, 2);
         let distribution = texts.distribution(&|prefix, _| gate(&texts.draft, prefix));
         assert_follows(&counts(&texts, Gate::Sprinter { threshold: Some(TAU) }), &distribution, name);
     }
@@ -207,6 +209,17 @@ fn a_token_cascade_mixes_the_models_by_chows_rule() {
             assert_follows(&counts, &distribution, format!("{:?}, α = {alpha}", drafting.scheme));
         }
     }
+}
+
+/// "We allow the small model to predict for a maximum of 10 tokens […] before invoking the large model" (Narasimhan et
+/// al., App. F.1), however sure it is.
+#[test]
+fn a_token_cascade_asks_the_target_after_ten_tokens() {
+    let texts = texts(schemes::every(2, 12)[3], Rule::EXACT, NEUTRAL, 2);
+    let run = pair(&texts, 64, &[]).generate(&PROMPT, &settings(&texts, Gate::TokenCascade { alpha: 1.0 }, 3, 50));
+    let origins: Vec<Origin> = run.committed.iter().flat_map(|one| &one.tokens).map(|token| token.1).collect();
+    let lengths: Vec<usize> = origins.split(|origin| *origin != Origin::Passed).map(<[_]>::len).collect();
+    assert_eq!((origins.len(), lengths), (50, vec![10, 10, 10, 10, 6]));
 }
 
 /// A text is the draft model's if it is sure enough of it, and else the target's from the first token.

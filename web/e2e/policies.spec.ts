@@ -45,7 +45,7 @@ test('every rule says what it is, all but exact are marked as lossy, and one of 
   expect(disabled).toEqual([]);
   const sentences = new Set<string | null>();
   // One of each kind writes a text; what the others write is tested natively.
-  const writing = ['exact', 'lossy', 'token-v1', 'bild', 'mentored'];
+  const writing = ['exact', 'lossy', 'token-v1', 'oracle-diff', 'mentored'];
   for (const rule of all) {
     await demo.choose('rule', rule);
     const guarantee = rule === 'exact' ? 'exact' : 'lossy';

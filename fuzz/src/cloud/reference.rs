@@ -1,6 +1,7 @@
 //! A second implementation of FORMAT.md: the reaction that has to follow every frame.
 
 use outrider_codec::{
+    distribution::DraftToken,
     error::DecodeError,
     frame::{Draft, ErrorCode, Finish, Frame, Prompt, Request},
     rule::{RuleParameters, StatisticKind},
@@ -34,6 +35,8 @@ pub(super) struct Drafting {
     pub(super) rule: RuleParameters,
     /// The statistic at the beginning of the payload.
     pub(super) statistic: Option<StatisticKind>,
+    /// V if the statistic is q of the whole vocabulary.
+    pub(super) of_vocabulary: Option<usize>,
     /// True if the edge wants evidence of judgements.
     pub(super) evidence: bool,
     /// Rounds that may be in flight.
@@ -131,7 +134,9 @@ impl Reference {
                 let Ok(mut scheme) = Scheme::new(parameters, self.target.vocab_size) else {
                     return refuse(ErrorCode::InvalidParameters);
                 };
-                if !rules::is_allowed(rule) || rule.number != 0 && !sends_dist {
+                let is_whole = rules::is_of_vocabulary(rule, &request.sampling);
+                let lacks = rule.number != 0 && !sends_dist || is_whole && parameters != SchemeParameters::Dense;
+                if !rules::is_allowed(rule) || lacks {
                     return refuse(ErrorCode::InvalidParameters);
                 }
                 scheme.prime(&request.tokens);
@@ -141,6 +146,7 @@ impl Reference {
                     scheme,
                     rule,
                     statistic,
+                    of_vocabulary: is_whole.then_some(self.target.vocab_size as usize),
                     evidence,
                     window: max_in_flight,
                     round: 0,
@@ -290,8 +296,13 @@ impl Drafting {
         let (lengths, payload) = rules::take(kind, payload, count)?;
         let drafts = self.scheme.decode_round(payload, count).ok()?;
         let Drafts::Distributions(tokens) = &drafts else { panic!("only distributions have statistics") };
-        let fits = tokens.iter().zip(lengths).all(|(token, length)| token.dist.ids().len() == length);
+        let fits = tokens.iter().zip(lengths).all(|(token, length)| self.numbers(token) == length);
         (kind == StatisticKind::Scalar || fits).then_some(drafts)
+    }
+
+    /// Number of values of a statistic that has more than one.
+    pub(super) fn numbers(&self, token: &DraftToken) -> usize {
+        self.of_vocabulary.unwrap_or(token.dist.ids().len())
     }
 
     /// Rows of logits that the round needs: one after the last token of the text and one after each draft, but the last

@@ -20,7 +20,7 @@ const LEFT: f64 = 10.0;
 const TOP: f64 = 48.0;
 const BOTTOM: f64 = 24.0;
 /// Distinguishable without colour vision, on white and on black.
-pub const COLOURS: [&str; 6] = ["#888888", "#2a7fd4", "#d9822b", "#4a9e5c", "#a85bb8", "#c9a227"];
+pub const COLOURS: [&str; 7] = ["#888888", "#2a7fd4", "#d9822b", "#4a9e5c", "#a85bb8", "#c9a227", "#c0504d"];
 
 /// One picture of all charts, one below the other.
 pub fn svg(charts: &[Chart]) -> String {

@@ -141,6 +141,7 @@ impl Curve {
 
     /// Adds the places that the curve covers, a few units apart.
     fn trace(&self, frame: &Frame, taken: &mut Vec<(f64, f64)>) {
+        taken.extend(self.places(frame).first());
         for pair in self.places(frame).windows(2) {
             let (from, to) = (pair[0], pair[1]);
             let steps = ((to.0 - from.0).hypot(to.1 - from.1) / 3.0).ceil().max(1.0) as u16;

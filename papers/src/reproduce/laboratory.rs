@@ -25,6 +25,8 @@ use tokio::{runtime::Handle, task};
 
 use super::{
     clock::{Clock, Sent},
+    data::Data,
+    records::{Record, Records},
     sessions::{Failure, Pair, Session, Start},
 };
 use crate::report::estimate::Estimate;
@@ -74,6 +76,12 @@ pub struct Laboratory {
     /// Number of prompts of each setting.
     pub(super) prompts: usize,
     pub(super) say: fn(&str),
+    /// Sessions of each prompt at each setting.
+    pub(super) seeds: usize,
+    /// Texts of the user's own, in place of the built-in ones.
+    pub(super) data: Option<Data>,
+    /// Every text that was written, for a CSV file.
+    pub records: Records,
     times: Option<Times>,
     /// Starts sessions of other pairs.
     pub(super) start: Start,
@@ -102,8 +110,49 @@ impl Laboratory {
     /// A laboratory for a pair and its target once more, within a runtime of several threads. `prompts` is their number
     /// for each setting.
     pub fn new((pair, target): (Pair, Model), is_built_in: bool, start: Start, prompts: usize, say: fn(&str)) -> Self {
-        let runtime = Handle::current();
-        Self { pair, target, runtime, prompts, say, times: None, start, is_built_in, kept: HashMap::new() }
+        Self {
+            pair,
+            target,
+            runtime: Handle::current(),
+            prompts,
+            say,
+            seeds: 1,
+            data: None,
+            records: Records::default(),
+            times: None,
+            start,
+            is_built_in,
+            kept: HashMap::new(),
+        }
+    }
+
+    /// The laboratory with prompts and references of the user's own.
+    #[must_use]
+    pub fn with_data(self, data: Data) -> Self {
+        Self { data: Some(data), ..self }
+    }
+
+    /// The laboratory with `seeds` sessions of each prompt at each setting, at least one.
+    #[must_use]
+    pub fn with_seeds(self, seeds: usize) -> Self {
+        Self { seeds: seeds.max(1), ..self }
+    }
+
+    /// The laboratory with these times of passes, which are then not measured.
+    #[must_use]
+    pub fn with_times(self, times: Times) -> Self {
+        Self { times: Some(times), ..self }
+    }
+
+    /// Token ids of the prompts: the user's, or beginnings of sentences of a tale.
+    ///
+    /// # Errors
+    /// If the tokenizer refuses them.
+    pub fn prompts(&self) -> Result<Vec<Vec<u32>>, Failure> {
+        match &self.data {
+            Some(data) => Ok(data.prompts.iter().take(self.prompts).cloned().collect()),
+            None => self.pair.prompts(self.prompts),
+        }
     }
 
     /// Reports a line of progress.
@@ -116,18 +165,26 @@ impl Laboratory {
         self.target.config().vocab_size
     }
 
-    /// A session for each prompt.
+    /// Sessions for each prompt, one after the other those of one prompt with their seeds; `setting` names them.
     ///
     /// # Errors
     /// If options are out of range, or a session fails.
     pub fn sessions(
         &self,
+        setting: &str,
         options: &DraftingOptions,
         sampling: SamplingParameters,
         tokens: u32,
     ) -> Result<Vec<Session>, Failure> {
-        let prompts = self.pair.prompts(self.prompts)?;
-        self.generate(&prompts, &Mode::Speculative(options.speculation()?), sampling, tokens)
+        self.say(setting);
+        let prompts = self.prompts()?;
+        let prompts: Vec<_> =
+            prompts.iter().flat_map(|prompt| std::iter::repeat_n(prompt.clone(), self.seeds)).collect();
+        let sessions = self.generate(&prompts, &Mode::Speculative(options.speculation()?), sampling, tokens)?;
+        for (session, index) in sessions.iter().zip(0..) {
+            self.records.add(Record::of(setting, index / self.seeds, index as u64 + 1, session));
+        }
+        Ok(sessions)
     }
 
     /// A session for each of these prompts, seeded by its position among them.
@@ -160,7 +217,7 @@ impl Laboratory {
         self.say("in real time over the emulated link");
         let (draft, target) = (time(&self.pair.draft)?, time(&self.target)?);
         let clock = Clock { draft: draft.pass, pass: target.pass, row: target.row, ..clock };
-        let prompts = self.pair.prompts(self.prompts)?;
+        let prompts = self.prompts()?;
         let prompts = &prompts[..prompts.len().min(REAL_TEXTS)];
         let mode = Mode::Speculative(options.speculation()?);
         let (once, twice) = (clock.link(), clock.with_twice_the_link().link());
@@ -198,7 +255,10 @@ impl Laboratory {
     /// # Errors
     /// If a model fails.
     pub fn held_out(&self) -> Result<Vec<Vec<Rows>>, Failure> {
-        let paragraphs = self.pair.paragraphs()?;
+        let paragraphs = match &self.data {
+            Some(data) => data.texts(&self.pair.tokenizer)?,
+            None => self.pair.paragraphs()?,
+        };
         paragraphs.iter().take(self.prompts).map(|text| self.rows(text)).collect()
     }
 

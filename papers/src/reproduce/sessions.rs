@@ -15,6 +15,8 @@ use outrider_speculation::{
     },
 };
 
+use crate::report::estimate::Estimate;
+
 /// Reason why a session or an experiment failed.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -75,6 +77,13 @@ pub struct Session {
     pub rounds: Vec<RoundRecord>,
     /// Statistics of the whole generation.
     pub statistics: Statistics,
+}
+
+/// Σ a / Σ b over sessions, with its error over prompts: sessions of one prompt, which stand together, are one sample.
+pub fn estimate(sessions: &[Session], of: impl Fn(&Session) -> (f64, f64)) -> Estimate {
+    let add = |sum: (f64, f64), pair: (f64, f64)| (sum.0 + pair.0, sum.1 + pair.1);
+    let sum = |sessions: &[Session]| sessions.iter().map(&of).fold((0.0, 0.0), add);
+    Estimate::of(&sessions.chunk_by(|a, b| a.prompt == b.prompt).map(sum).collect::<Vec<_>>())
 }
 
 impl Pair {

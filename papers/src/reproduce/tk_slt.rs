@@ -12,7 +12,7 @@ use super::{
     table::{markdown, row},
 };
 use crate::report::{
-    chart,
+    chart::{self, Chart},
     curves::{self, Bounds, Curve, Mark, Panel},
     estimate::Estimate,
     files::Report,
@@ -28,6 +28,8 @@ const TABLE_1: [[&str; 5]; 3] = [["4", "2", "1", "1", "1*"], ["7", "3", "2", "1"
 const TABLE_2: [[&str; 5]; 3] =
     [["0.0700", "0.0702", "0.0723", "0.093", "0.300"], ["3", "2", "2", "1", "1"], ["2", "2", "2", "2", "1"]];
 const TEMPERATURES: [f32; 2] = [0.0, 1.0];
+/// Bits of a probability (§VI-B).
+const PROBABILITY_BITS: u32 = 16;
 const LONGEST: u32 = 20;
 
 pub fn figure2() -> Report {
@@ -132,10 +134,41 @@ impl Acceptance {
         Ok(Self { support_sizes, rates })
     }
 
-    /// α at the paper's K, of which those that are the whole vocabulary or more are ours.
+    /// α at a K that was measured.
     fn at(&self, temperature: usize, support_size: u32) -> f64 {
-        let index = self.support_sizes.iter().position(|&size| size >= support_size);
-        self.rates[temperature][index.unwrap_or(self.support_sizes.len() - 1)].value
+        let index = self.support_sizes.iter().position(|&size| size == support_size);
+        index.map_or(f64::NAN, |index| self.rates[temperature][index].value)
+    }
+}
+
+/// A draft's cost L at some K of V tokens.
+#[derive(Debug, Clone, Copy)]
+struct Cost {
+    /// Number of tokens that are kept, K.
+    size: u32,
+    /// c + b·K/V, as in Table II: what travels are probabilities.
+    probabilities: f64,
+    /// L with the ids as well, ⌈log₂ V⌉ bits beside each probability; the whole vocabulary needs none.
+    with_ids: f64,
+}
+
+impl Cost {
+    fn new(size: u32, vocabulary: u32) -> Self {
+        let id_bits = if size < vocabulary { u32::BITS - (vocabulary - 1).leading_zeros() } else { 0 };
+        let more = 1.0 + f64::from(id_bits) / f64::from(PROBABILITY_BITS);
+        let ratio = |transmission| cost_ratio(DRAFT_COST, transmission, size, vocabulary);
+        Self { size, probabilities: ratio(TRANSMISSION_COST), with_ids: ratio(TRANSMISSION_COST * more) }
+    }
+
+    /// The paper's K below the size of a vocabulary, and all of it: K and V are of one vocabulary.
+    fn of(vocabulary: u32) -> Vec<Self> {
+        let sizes = SUPPORT_SIZES.into_iter().filter(|&size| size < vocabulary).chain([vocabulary]);
+        sizes.map(|size| Self::new(size, vocabulary)).collect()
+    }
+
+    /// L without ids and with them.
+    fn ratios(&self) -> [f64; 2] {
+        [self.probabilities, self.with_ids]
     }
 }
 
@@ -189,55 +222,78 @@ pub fn figure3(laboratory: &mut Laboratory) -> Result<Report, Failure> {
 
 pub fn table2(laboratory: &mut Laboratory) -> Result<Report, Failure> {
     let measured = Acceptance::measure(laboratory)?;
-    let ratios = SUPPORT_SIZES.map(|size| cost_ratio(DRAFT_COST, TRANSMISSION_COST, size, VOCABULARY_SIZE));
-    let best = |temperature: usize| {
-        let best =
-            |(&size, &ratio): (&u32, &f64)| optimal_draft_length(measured.at(temperature, size), ratio, u32::MAX);
-        SUPPORT_SIZES.iter().zip(&ratios).map(best).collect::<Vec<u32>>()
-    };
-    let (greedy, sampled) = (best(0), best(1));
-    let rows = [
-        row("L", ratios.map(|ratio| format!("{ratio:.4}"))),
+    let printed = SUPPORT_SIZES.map(|size| Cost::new(size, VOCABULARY_SIZE));
+    let paper = [
+        row("L", printed.map(|cost| format!("{:.4}", cost.probabilities))),
         row("L, printed", TABLE_2[0]),
-        row("γ* at T = 0", &greedy),
+        row("L with ids", printed.map(|cost| format!("{:.4}", cost.with_ids))),
         row("γ* at T = 0, printed", TABLE_2[1]),
-        row("γ* at T = 1", &sampled),
         row("γ* at T = 1, printed", TABLE_2[2]),
     ];
+    let costs = Cost::of(laboratory.vocabulary() as u32);
+    let best = |temperature: usize, ids: usize| -> Vec<u32> {
+        let best =
+            |cost: &Cost| optimal_draft_length(measured.at(temperature, cost.size), cost.ratios()[ids], u32::MAX);
+        costs.iter().map(best).collect()
+    };
+    let lengths = [best(0, 0), best(0, 1), best(1, 0), best(1, 1)];
+    let names = ["γ* at T = 0", "γ* at T = 0, with ids", "γ* at T = 1", "γ* at T = 1, with ids"];
+    let mut own: Vec<_> = [("L", 0), ("L with ids", 1)]
+        .map(|(name, ids)| row(name, costs.iter().map(|cost| format!("{:.4}", cost.ratios()[ids]))))
+        .into();
+    own.extend(names.iter().zip(&lengths).map(|(name, lengths)| row(name, lengths)));
+    let sizes: Vec<u32> = costs.iter().map(|cost| cost.size).collect();
     let parsed = |printed: &str| printed.parse().unwrap_or(f64::NAN);
-    let groups = (0..SUPPORT_SIZES.len()).map(|i| {
-        let [at_zero, at_one] = [TABLE_2[1][i], TABLE_2[2][i]].map(parsed);
-        (format!("K = {}", SUPPORT_SIZES[i]), vec![f64::from(greedy[i]), at_zero, f64::from(sampled[i]), at_one])
-    });
-    let series = ["T = 0", "T = 0, printed", "T = 1", "T = 1, printed"];
+    let printed_bars = (0..SUPPORT_SIZES.len())
+        .map(|i| (format!("K = {}", SUPPORT_SIZES[i]), [TABLE_2[1][i], TABLE_2[2][i]].map(parsed).to_vec()));
+    let own_bars = sizes
+        .iter()
+        .enumerate()
+        .map(|(i, size)| (format!("K = {size}"), vec![f64::from(lengths[0][i]), f64::from(lengths[2][i])]));
+    let series = vec!["T = 0", "T = 1"];
+    let charts = [
+        Chart { title: "γ*, printed".to_owned(), series: series.clone(), groups: printed_bars.collect() },
+        Chart { title: "γ* of our pair".to_owned(), series, groups: own_bars.collect() },
+    ];
     Ok(Report {
         text: format!(
             "L = c + b·K/V with c = {DRAFT_COST}, b = {TRANSMISSION_COST}, V = {VOCABULARY_SIZE}; the paper's text swaps b \
-             and c. γ* is ODLD's for the α of Figure 3, which is our pair's (V = {}; a K above that keeps everything) \
-             and in the paper's case that of two Llamas.\n\n",
+             and c. It counts {PROBABILITY_BITS} bits of each of the K tokens and nothing for their ids, of which each \
+             takes ⌈log₂ V⌉ bits more.\n\n{}\nOurs: γ* is ODLD's for the α of Figure 3, with the L of the same K and \
+             the same V = {}.\n\n",
+            markdown(&row("K", SUPPORT_SIZES), &paper),
             laboratory.vocabulary()
-        ) + &markdown(&row("K", SUPPORT_SIZES), &rows),
-        numbers: json!({ "supportSizes": SUPPORT_SIZES, "costRatios": ratios, "greedy": greedy, "sampled": sampled }),
-        svg: Some(chart::single("γ*", &series, groups.collect())),
+        ) + &markdown(&row("K", &sizes), &own),
+        numbers: json!({
+            "supportSizes": sizes, "costRatios": costs.iter().map(Cost::ratios).collect::<Vec<_>>(),
+            "greedy": lengths[0], "sampled": lengths[2], "greedyWithIds": lengths[1], "sampledWithIds": lengths[3],
+            "ofThePaper": { "supportSizes": SUPPORT_SIZES, "costRatios": printed.map(|cost| cost.ratios()) },
+        }),
+        svg: Some(chart::svg(&charts)),
     })
 }
 
 pub fn figure4(laboratory: &mut Laboratory) -> Result<Report, Failure> {
     let measured = Acceptance::measure(laboratory)?;
-    let point = |temperature: usize, size: u32| {
-        let (alpha, ratio) =
-            (measured.at(temperature, size), cost_ratio(DRAFT_COST, TRANSMISSION_COST, size, VOCABULARY_SIZE));
-        speedup(alpha, ratio, optimal_draft_length(alpha, ratio, u32::MAX))
-    };
-    let speeds = [0, 1].map(|temperature| SUPPORT_SIZES.map(|size| point(temperature, size)));
-    let rows = [0, 1]
-        .map(|index| row(format!("T = {}", TEMPERATURES[index]), speeds[index].map(|speed| format!("{speed:.3}"))));
-    let curve = |index: usize| Curve {
-        name: format!("T = {}", TEMPERATURES[index]),
-        points: SUPPORT_SIZES
+    let costs = Cost::of(laboratory.vocabulary() as u32);
+    let lines: Vec<(String, Vec<f64>)> = [(0, 0), (1, 0), (0, 1), (1, 1)]
+        .map(|(temperature, ids)| {
+            let speed = |cost: &Cost| {
+                let (alpha, ratio) = (measured.at(temperature, cost.size), cost.ratios()[ids]);
+                speedup(alpha, ratio, optimal_draft_length(alpha, ratio, u32::MAX))
+            };
+            let with = if ids == 1 { ", with ids" } else { "" };
+            (format!("T = {}{with}", TEMPERATURES[temperature]), costs.iter().map(speed).collect())
+        })
+        .into();
+    let rows: Vec<_> =
+        lines.iter().map(|(name, speeds)| row(name, speeds.iter().map(|speed| format!("{speed:.3}")))).collect();
+    let curve = |(name, speeds): &(String, Vec<f64>)| Curve {
+        name: name.clone(),
+        points: costs
             .iter()
-            .zip(speeds[index])
-            .map(|(&size, speed)| Mark { x: f64::from(size).log10(), y: speed, error: 0.0 })
+            .zip(speeds)
+            .map(|(cost, &speed)| Mark { x: f64::from(cost.size).log10(), y: speed, error: 0.0 })
             .collect(),
     };
     let panel = Panel {
@@ -245,13 +301,17 @@ pub fn figure4(laboratory: &mut Laboratory) -> Result<Report, Failure> {
         across: "log₁₀ K",
         up: "S_inf",
         bounds: Bounds { x: (0.0, 5.0), y: (0.0, 3.0) },
-        curves: vec![curve(0), curve(1)],
+        curves: lines.iter().map(curve).collect(),
     };
+    let sizes: Vec<u32> = costs.iter().map(|cost| cost.size).collect();
     Ok(Report {
-        text: "S_inf at γ*, with the α of Figure 3 and the L of Table II. The paper draws it, and says that K = 320 is \
-               the best.\n\n"
-            .to_owned() + &markdown(&row("target \\ K", SUPPORT_SIZES), &rows),
-        numbers: json!({ "supportSizes": SUPPORT_SIZES, "greedy": speeds[0], "sampled": speeds[1] }),
+        text: format!(
+            "S_inf at γ*, with the α of Figure 3 and L = c + b·K/V of the same K and V = {}; with ids, each of the K \
+             tokens takes ⌈log₂ V⌉ bits more. The paper draws it without them, and says that K = 320 of {VOCABULARY_SIZE} \
+             is the best.\n\n",
+            laboratory.vocabulary()
+        ) + &markdown(&row("target \\ K", &sizes), &rows),
+        numbers: json!({ "supportSizes": sizes, "speedUps": lines }),
         svg: Some(curves::svg(&[panel])),
     })
 }
@@ -271,6 +331,24 @@ mod tests {
         for (kept, expected) in [(&[0, 1, 2][..], 0.75), (&[0, 1], 0.5), (&[0], 0.25)] {
             assert!((overlap(&q, &p, kept) - expected).abs() < 1e-12, "{kept:?}");
         }
+    }
+
+    /// Table II's L, and L with ⌈log₂ 32000⌉ = 15 bits of an id beside each of 16 bits.
+    #[test]
+    fn ids_are_paid_for() {
+        let printed = SUPPORT_SIZES.map(|size| format!("{:.4}", Cost::new(size, VOCABULARY_SIZE).probabilities));
+        assert_eq!(printed, ["0.0700", "0.0702", "0.0723", "0.0930", "0.3000"]);
+        let with_ids = [320, 3200, 32000].map(|size| format!("{:.4}", Cost::new(size, VOCABULARY_SIZE).with_ids));
+        assert_eq!(with_ids, ["0.0745", "0.1146", "0.3000"]);
+    }
+
+    /// K and V are of one vocabulary: 320 of 4096 tokens are a thirteenth of it, not a hundredth.
+    #[test]
+    fn a_k_is_a_share_of_the_vocabulary_that_its_alpha_is_of() {
+        let costs = Cost::of(4096);
+        assert_eq!(costs.iter().map(|cost| cost.size).collect::<Vec<_>>(), [3, 32, 320, 3200, 4096]);
+        assert_eq!(format!("{:.4}", costs[2].probabilities), "0.0880");
+        assert_eq!(format!("{:.4}", costs[4].probabilities), "0.3000");
     }
 
     /// Every printed cell but the one that is rounding.

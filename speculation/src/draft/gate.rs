@@ -16,6 +16,8 @@ use outrider_codec::choices;
 use super::heads::{Heads, TokenFeatures};
 use crate::control::policy_info::PolicyInfo;
 
+/// The most tokens that pass a token cascade before the target writes one (Narasimhan et al., App. F.1).
+const LONGEST_CASCADE: usize = 10;
 /// α of a cascade, if none is given.
 const ALPHA: f64 = 0.5;
 
@@ -50,7 +52,7 @@ choices! {
             name: "token-cascade",
             threshold: Some(("α", ALPHA)),
             explanation: "A token skips verification where the draft model is sure, its most likely token having at least \
-                          1 − α; elsewhere the target writes it.",
+                          1 − α; elsewhere, and after ten such tokens, the target writes it.",
             source: "Narasimhan et al., Algorithm 2 with eq. 2",
             lossy: true,
             head: None,
@@ -98,7 +100,7 @@ pub enum Gate {
         threshold: Option<f64>,
     },
     /// Token cascade with Chow's rule (Narasimhan et al., Algorithm 2, eq. 2): a token passes while max q ≥ 1 − α;
-    /// where it is below, the target writes the token. Nothing is drafted.
+    /// where it is below, and after ten tokens that passed, the target writes the token. Nothing is drafted.
     TokenCascade {
         /// α of the rule: a token passes while max q ≥ 1 − α.
         alpha: f64,
@@ -151,13 +153,14 @@ impl Gate {
         matches!(self, Gate::Sprinter { .. }) && heads.is_some_and(Heads::gate_sees_token)
     }
 
-    /// Decides on a token from its hidden state, from its features where the gate [sees it](Self::sees_token), and from
-    /// `peak`, max q.
+    /// Decides on a token after `passed` others since the target's last pass: from its hidden state, from its features
+    /// where the gate [sees it](Self::sees_token), and from `peak`, max q.
     pub(crate) fn doubt(
         &self,
         heads: Option<&Heads>,
         hidden: &[f32],
         token: Option<&TokenFeatures>,
+        passed: usize,
         peak: impl FnOnce() -> f64,
     ) -> Doubt {
         match *self {
@@ -166,7 +169,7 @@ impl Gate {
                 Some(heads) if heads.passes(hidden, token, threshold) => Doubt::None,
                 _ => Doubt::Verify,
             },
-            Gate::TokenCascade { alpha } if peak() < 1.0 - alpha => Doubt::Defer,
+            Gate::TokenCascade { alpha } if passed >= LONGEST_CASCADE || peak() < 1.0 - alpha => Doubt::Defer,
             Gate::TokenCascade { .. } | Gate::SequenceCascade { .. } => Doubt::None,
         }
     }
@@ -204,7 +207,7 @@ mod tests {
     #[test]
     fn each_policy_has_its_own_doubts() {
         let heads = Heads { gate: Some(Head::new(vec![1.0], 0.0).unwrap()), stop: None, threshold: 0.5 };
-        let doubt = |gate: Gate, hidden: f32, peak: f64| gate.doubt(Some(&heads), &[hidden], None, || peak);
+        let doubt = |gate: Gate, hidden: f32, peak: f64| gate.doubt(Some(&heads), &[hidden], None, 9, || peak);
         assert_eq!(doubt(Gate::Never, 9.0, 1.0), Doubt::Verify);
         let sprinter = Gate::Sprinter { threshold: None };
         assert_eq!(doubt(sprinter, 0.1, 0.0), Doubt::None);
@@ -212,7 +215,11 @@ mod tests {
         assert_eq!(doubt(Gate::TokenCascade { alpha: 0.4 }, 0.0, 0.6), Doubt::None);
         assert_eq!(doubt(Gate::TokenCascade { alpha: 0.4 }, 0.0, 0.59), Doubt::Defer);
         assert_eq!(doubt(Gate::SequenceCascade { alpha: 0.4, confidence: Confidence::Mean }, 0.0, 0.0), Doubt::None);
-        assert_eq!(sprinter.doubt(None, &[], None, || 1.0), Doubt::Verify);
+        assert_eq!(sprinter.doubt(None, &[], None, 9, || 1.0), Doubt::Verify);
+        for gate in [Gate::TokenCascade { alpha: 1.0 }, sprinter] {
+            let doubt = gate.doubt(Some(&heads), &[0.1], None, 10, || 1.0);
+            assert_eq!(doubt == Doubt::Defer, gate != sprinter, "the eleventh of {gate:?}");
+        }
     }
 
     #[test]

@@ -21,23 +21,52 @@ use crate::{
 
 /// Error of a rule that cannot be used with a scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{rule} needs the draft distribution, which {scheme} does not send; there, only the exact rule can be used")]
-pub struct Incompatible {
-    /// The name of the acceptance rule.
-    pub rule: &'static str,
-    /// The name of the uplink scheme.
-    pub scheme: &'static str,
+pub enum Incompatible {
+    /// The rule needs q̂, and the scheme sends tokens or single probabilities.
+    #[error(
+        "{rule} needs the draft distribution, which {scheme} does not send; there, only the exact rule can be used"
+    )]
+    NoDistribution {
+        /// The name of the acceptance rule.
+        rule: &'static str,
+        /// The name of the uplink scheme.
+        scheme: &'static str,
+    },
+    /// The rule needs all of the draft model's distribution, and the scheme sends a part of it.
+    #[error(
+        "{rule} needs the draft model's distribution over the whole vocabulary, which {scheme} does not send; use the \
+         scheme dense, or temperature 0"
+    )]
+    PartOfDistribution {
+        /// The name of the acceptance rule.
+        rule: &'static str,
+        /// The name of the uplink scheme.
+        scheme: &'static str,
+    },
 }
 
 /// Checks that the scheme sends what the rule needs.
 ///
 /// # Errors
-/// If it does not: all rules but the exact one need q̂.
-pub fn check(rule: &Rule, scheme: SchemeParameters) -> Result<(), Incompatible> {
-    if rule.is_exact() || scheme.sends() == Sends::Distributions {
+/// If it does not: all rules but the exact one need q̂, and at T > 0 bild and bild-star need all of q.
+pub fn check(rule: &Rule, scheme: SchemeParameters, sampling: &SamplingParameters) -> Result<(), Incompatible> {
+    let names = (rule.name(), scheme.name());
+    if need(rule, sampling) == Need::Whole && scheme != SchemeParameters::Dense {
+        let (rule, scheme) = names;
+        Err(Incompatible::PartOfDistribution { rule, scheme })
+    } else if rule.is_exact() || scheme.sends() == Sends::Distributions {
         Ok(())
     } else {
-        Err(Incompatible { rule: rule.name(), scheme: scheme.name() })
+        let (rule, scheme) = names;
+        Err(Incompatible::NoDistribution { rule, scheme })
+    }
+}
+
+/// The part of q that the rule needs under S(·). At T = 0 that of q̂'s support shows which token is the likeliest.
+fn need(rule: &Rule, sampling: &SamplingParameters) -> Need {
+    match rule.need() {
+        Need::Whole if sampling.temperature == 0.0 => Need::Support,
+        need => need,
     }
 }
 
@@ -50,20 +79,23 @@ pub fn is_neutral(sampling: &SamplingParameters) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transport {
     need: Need,
+    /// V, the size of the vocabulary.
+    vocab_size: u32,
     /// The kind of the statistics that are sent; `None` if none are.
     kind: Option<StatisticKind>,
 }
 
 impl Transport {
-    /// The encoding that both ends derive from the rule, the sampling parameters and the scheme.
-    pub fn new(rule: &Rule, sampling: &SamplingParameters, scheme: SchemeParameters) -> Self {
-        let need = rule.need();
+    /// The encoding that both ends derive from the rule, the sampling parameters, the scheme and V.
+    pub fn new(rule: &Rule, sampling: &SamplingParameters, scheme: SchemeParameters, vocab_size: u32) -> Self {
+        let need = need(rule, sampling);
         let kind = match need {
             Need::Nothing => None,
             Need::Peak | Need::Entropy => Some(StatisticKind::Scalar),
-            Need::Support => Some(StatisticKind::Support),
+            Need::Support | Need::Whole => Some(StatisticKind::Support),
         };
-        Self { need, kind: kind.filter(|_| !(is_neutral(sampling) && scheme == SchemeParameters::Dense)) }
+        let kind = kind.filter(|_| !(is_neutral(sampling) && scheme == SchemeParameters::Dense));
+        Self { need, vocab_size, kind }
     }
 
     /// True if statistics travel. Where they do not q̂ stands for q, which must then have been made at T = 1.
@@ -73,7 +105,12 @@ impl Transport {
 
     /// Bits that a draft's statistic adds to the payload.
     pub fn bits(&self, dist: &DraftDist) -> usize {
-        self.kind.map_or(0, |kind| 8 * kind.length(dist.ids().len()))
+        self.kind.map_or(0, |kind| 8 * kind.length(self.numbers(dist)))
+    }
+
+    /// Number of probabilities of a draft from q̂ = `dist`.
+    fn numbers(&self, dist: &DraftDist) -> usize {
+        if self.need == Need::Whole { self.vocab_size as usize } else { dist.ids().len() }
     }
 
     /// Appends the statistic of a draft from q̂ = `dist`; `q` is the distribution that q̂ was made of.
@@ -83,7 +120,9 @@ impl Transport {
         match self.need.of_unscaled(q, dist.ids()) {
             Statistic::Nothing => {}
             Statistic::Scalar(number) => kind.put(out, &[bits(&number)]),
-            Statistic::Support(numbers) => kind.put(out, &numbers.iter().map(bits).collect::<Vec<_>>()),
+            Statistic::Support(numbers) | Statistic::Whole(numbers) => {
+                kind.put(out, &numbers.iter().map(bits).collect::<Vec<_>>())
+            }
         }
     }
 
@@ -101,7 +140,7 @@ impl Transport {
     /// One statistic for every draft: the one that was `sent`, or the one that follows from q̂.
     ///
     /// # Errors
-    /// If there is not one number for every id of q̂ where the rule needs one for each.
+    /// If there is not one number for every id of q̂, or of the vocabulary, where the rule needs one for each.
     pub fn complete(&self, sent: Vec<Vec<u16>>, drafts: &Drafts) -> Result<Vec<Statistic>, DecodeError> {
         let Drafts::Distributions(tokens) = drafts else { return Ok(Vec::new()) };
         let Some(kind) = self.kind else {
@@ -111,9 +150,10 @@ impl Transport {
             let mut numbers = bits.iter().map(|&bits| f16::from_bits(bits).to_f64());
             match kind {
                 StatisticKind::Scalar => Ok(Statistic::Scalar(numbers.next().unwrap_or(0.0))),
-                StatisticKind::Support if bits.len() == token.dist.ids().len() => {
-                    Ok(Statistic::Support(numbers.collect()))
-                }
+                StatisticKind::Support if bits.len() == self.numbers(&token.dist) => match self.need {
+                    Need::Whole => Ok(Statistic::Whole(numbers.collect())),
+                    _ => Ok(Statistic::Support(numbers.collect())),
+                },
                 StatisticKind::Support => Err(DecodeError::Value { field: "statistics", value: bits.len() as u64 }),
             }
         });

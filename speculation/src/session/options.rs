@@ -300,6 +300,8 @@ mod tests {
     fn bounds_say_why() {
         let check = |number: &numbers::NumberInfo, value| number.bounds.check(value).unwrap_err();
         assert_eq!(check(&numbers::STEP_SIZE, -0.1), "must be at least 0");
+        // Theorem 2 of Bhattacharjee et al. fails for η > 1/(1 − 2α): such a step can be asked for.
+        assert!(numbers::STEP_SIZE.bounds.check(1.0 / (1.0 - 2.0 * 0.0005) + 0.5).is_ok());
         assert_eq!(check(&numbers::DROPPED_MASS_TARGET, 1.0), "must be below 1");
         assert_eq!(check(&numbers::SUPPORT_SIZE, 0.0), "must be at least 1");
         assert_eq!(check(&numbers::SUPPORT_SIZE, 2049.0), "must be at most 2048");

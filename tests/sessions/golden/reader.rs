@@ -43,7 +43,7 @@ impl Reader {
                 self.scheme = Some(scheme);
                 let rule =
                     Rule::from_wire(prompt.rule.number, prompt.rule.parameter).map_err(|error| format!("{error:?}"))?;
-                self.statistics = Some(Transport::new(&rule, &prompt.request.sampling, prompt.scheme));
+                self.statistics = Some(Transport::new(&rule, &prompt.request.sampling, prompt.scheme, self.vocab_size));
             }
             Frame::Draft(draft) => {
                 if let (Some(scheme), Some(transport)) = (&mut self.scheme, &self.statistics) {

@@ -82,7 +82,13 @@ fn rules() -> Vec<Value> {
             let explain = name == "bild";
             // Three drafts a round: where no token of p's follows, the third is in the bonus token's place.
             let draft_length = if rule.has_bonus() { 3 } else { 2 };
-            in_process_with(name, 24, Speculation { explain, draft_length, ..speculation.clone() }.with_rule(rule))
+            // It needs all of q.
+            let scheme = if name == "bild" { SchemeParameters::Dense } else { adaptive };
+            in_process_with(
+                name,
+                24,
+                Speculation { scheme, explain, draft_length, ..speculation.clone() }.with_rule(rule),
+            )
         })
         .to_vec();
     let gate = Gate::TokenCascade { alpha: 0.75 };

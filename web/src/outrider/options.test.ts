@@ -80,7 +80,7 @@ test('bounds hold, and those that are excluded are', () => {
     [{ droppedMassTarget: 1 }, 'droppedMassTarget must be below 1'],
     [{ droppedMassTarget: -0.1 }, 'droppedMassTarget must be at least 0'],
     [{ stepSize: -0.1 }, 'stepSize must be at least 0'],
-    [{ stepSize: 1.1 }, 'stepSize must be at most 1'],
+    [{ stepSize: 10.1 }, 'stepSize must be at most 10'],
     [{ initialThreshold: 1.1 }, 'initialThreshold must be at most 1'],
     [{ downlinkSamples: 0 }, 'downlinkSamples must be at least 1'],
     [{ downlinkSamples: 65 }, 'downlinkSamples must be at most 64'],

@@ -38,7 +38,9 @@ const TOKEN_CASCADE: &str = "token-cascade";
 const SEQUENCE_CASCADE: &str = "sequence-cascade";
 /// Beginning of the names of BiLD with its fallback; α_f follows.
 const BILD: &str = "bild, α_f = ";
-/// Beside the target alone.
+/// Name of the target at T = 0, which costs what the target costs at any.
+pub const GREEDY: &str = "target, T = 0";
+/// Beside the target alone, at T = 0 too, and the exact rule.
 const MOST_CURVES: usize = 4;
 
 /// Quantity on the horizontal axis.
@@ -83,6 +85,15 @@ struct Line {
     points: Vec<(Method, Summary)>,
 }
 
+/// Methods that every figure has beside its own.
+struct Ends {
+    draft: Summary,
+    target: Summary,
+    /// The target at T = 0.
+    greedy: Summary,
+    exact: Summary,
+}
+
 /// The methods of a name, by rising parameter.
 pub fn methods(name: &'static str) -> Vec<Method> {
     let values = RANGES.iter().find(|(range, _)| name.starts_with(range) && (*range != "lossy" || name == "lossy"));
@@ -110,6 +121,14 @@ impl View {
         let alone = sweep.answers(&View { gamma: 1, ..*self }.point(Method::TargetAlone))?;
         let answers = sweep.answers(&self.point(method))?;
         Ok(Summary::of(&answers, &alone, self.task))
+    }
+
+    /// Quality and costs of the target alone at T = 0, beside what the target alone does in this view.
+    pub fn greedy(&self, sweep: &mut Sweep) -> Result<Summary, Failure> {
+        let view = Self { gamma: 1, ..*self };
+        let alone = sweep.answers(&view.point(Method::TargetAlone))?;
+        let greedy = sweep.answers(&Self { temperature: 0.0, top_p: 1.0, ..view }.point(Method::TargetAlone))?;
+        Ok(Summary::of(&greedy, &alone, self.task))
     }
 
     /// Title of the view: task, temperature, top-P and γ.
@@ -146,19 +165,22 @@ impl Figure {
         let (mut panels, mut numbers) = (Vec::new(), Vec::new());
         for figure in figures {
             text.push_str(&format!("The paper draws it, and says: {}\n\n", figure.said));
-            for view in &figure.views {
+            // A user's questions are of one kind.
+            let are_tasks = sweep.are_tasks();
+            for view in figure.views.iter().filter(|view| view.task.is_none() || are_tasks) {
                 let ends = [Method::DraftAlone, Method::TargetAlone, Method::Rule("exact", 0.0)];
                 let [draft, target, exact] = ends.map(|method| view.summary(sweep, method));
-                let (draft, target, exact) = (draft?, target?, exact?);
+                let ends = Ends { draft: draft?, target: target?, exact: exact?, greedy: view.greedy(sweep)? };
                 let lines = figure.lines(view, sweep)?;
                 text.push_str(&format!("**{}**\n\n", view.title()));
                 let table = |name: &str, summary: &Summary, parameter: String| {
                     row(name, [parameter].into_iter().chain(cells(summary)))
                 };
                 let mut rows = vec![
-                    table("target alone", &target, "–".to_owned()),
-                    table("draft alone", &draft, "–".to_owned()),
-                    table("exact", &exact, "–".to_owned()),
+                    table("target alone", &ends.target, "–".to_owned()),
+                    table(GREEDY, &ends.greedy, "–".to_owned()),
+                    table("draft alone", &ends.draft, "–".to_owned()),
+                    table("exact", &ends.exact, "–".to_owned()),
                 ];
                 for line in &lines {
                     rows.extend(line.points.iter().map(|(method, summary)| {
@@ -168,9 +190,10 @@ impl Figure {
                 let head = ["α or D", "right", "less the target's", "similarity", "latency", "rejected"];
                 text.push_str(&markdown(&row("method", head), &rows));
                 text.push('\n');
-                panels.extend(figure.panels(view, &lines, [&draft, &target]));
+                panels.extend(figure.panels(view, &lines, &ends));
+                let Ends { draft, target, greedy, exact } = ends;
                 numbers.push(json!({
-                    "view": view.title(), "target": target, "draft": draft, "exact": exact,
+                    "view": view.title(), "target": target, "targetAtZero": greedy, "draft": draft, "exact": exact,
                     "methods": lines.iter().map(Line::numbers).collect::<Value>(),
                 }));
             }
@@ -186,28 +209,31 @@ impl Figure {
         self.methods.iter().map(line).collect()
     }
 
-    fn panels(&self, view: &View, lines: &[Line], [draft, target]: [&Summary; 2]) -> Vec<Panel> {
-        let shown = || lines.iter().flat_map(|line| &line.points).map(|(_, summary)| summary);
+    fn panels(&self, view: &View, lines: &[Line], ends: &Ends) -> Vec<Panel> {
+        let shown = || lines.iter().flat_map(|line| &line.points).map(|(_, summary)| summary).chain([&ends.exact]);
         let most = shown().map(|summary| self.across.of(summary).value).fold(0.1, f64::max);
-        let heights = || shown().chain([target]).map(|summary| summary.exact);
+        let heights = || shown().chain([&ends.target, &ends.greedy]).map(|summary| summary.exact);
         let low = heights().map(|height| height.value - height.error).fold(f64::INFINITY, f64::min);
         let high = heights().map(|height| height.value + height.error).fold(0.0, f64::max);
         let bounds = Bounds {
             x: (0.0, (most * 10.0).ceil() / 10.0),
             y: ((low * 10.0).floor() / 10.0, (high * 10.0).ceil() / 10.0),
         };
-        let level = |x: f64| Mark { x, y: target.exact.value, error: 0.0 };
+        let mark = |summary: &Summary| Mark {
+            x: self.across.of(summary).value,
+            y: summary.exact.value,
+            error: summary.exact.error,
+        };
+        let level = |name: &str, summary: &Summary| {
+            let mark = |x: f64| Mark { x, y: summary.exact.value, error: 0.0 };
+            Curve { name: name.to_owned(), points: vec![mark(bounds.x.0), mark(bounds.x.1)] }
+        };
         let panel = |lines: &[Line]| {
-            let mut curves =
-                vec![Curve { name: "target alone".to_owned(), points: vec![level(bounds.x.0), level(bounds.x.1)] }];
+            let exact = Curve { name: "exact".to_owned(), points: vec![mark(&ends.exact)] };
+            let mut curves = vec![level("target alone", &ends.target), level(GREEDY, &ends.greedy), exact];
             curves.extend(lines.iter().map(|line| {
-                let mark = |summary: &Summary| Mark {
-                    x: self.across.of(summary).value,
-                    y: summary.exact.value,
-                    error: summary.exact.error,
-                };
                 // Cascades without drafts begin at the draft model alone.
-                let begin = (self.across == Across::Deferred).then(|| Mark { x: 0.0, ..mark(draft) });
+                let begin = (self.across == Across::Deferred).then(|| Mark { x: 0.0, ..mark(&ends.draft) });
                 let mut points: Vec<Mark> = line.points.iter().map(|(_, summary)| mark(summary)).chain(begin).collect();
                 points.sort_by(|a, b| a.x.total_cmp(&b.x));
                 Curve { name: line.name.to_owned(), points }
@@ -229,12 +255,15 @@ impl Line {
 /// Introduction of all tables.
 pub fn preface(sweep: &Sweep) -> String {
     let clock = sweep.clock();
-    let pair = if sweep.is_built_in() { "the task pair" } else { "the pair that was given" };
+    let (questions, pair) = match sweep.are_tasks() {
+        true => ("questions of four tasks", "the task pair"),
+        false => ("questions of the file that was given", "the pair"),
+    };
     format!(
-        "{} questions of four tasks to {pair}. Right: to the letter. ± is one standard error over questions; \
+        "{} {questions} to {pair}. Right: to the letter. ± is one standard error over questions; \
          differences to the target alone, which answers each {TIMES} times, are taken question by question. Latency is \
-         that of a virtual clock, in the target's own: a draft takes {:.1} ms and a pass {:.1} ms + {:.1} ms a draft, \
-         measured here on models of 135M and 1.1B weights, and no link.\n\n",
+         that of a virtual clock, in the target's own: a draft takes {:.1} ms and a pass {:.1} ms + {:.1} ms a draft \
+         (given with --times, or else measured here on models of 135M and 1.1B weights), and no link.\n\n",
         sweep.questions(),
         1e3 * clock.draft,
         1e3 * clock.pass,

@@ -16,11 +16,12 @@ use outrider_speculation::{
 };
 use tokio::{runtime::Handle, task};
 
-use super::tasks::{LONGEST, TASKS, Tasks, Worth};
+use super::tasks::{TASKS, Tasks, Worth};
 use crate::report::estimate::Estimate;
 use crate::reproduce::{
     clock::Clock,
     laboratory::{Laboratory, Times},
+    records::{Record, Records},
     sessions::{Failure, Session},
 };
 
@@ -75,13 +76,13 @@ pub struct Answer {
     /// Time of the answer on the virtual clock, in seconds.
     pub seconds: f64,
     /// Drafts that were judged.
-    pub judged: usize,
+    pub judged: f64,
     /// Rejected drafts among these.
-    pub rejected: usize,
+    pub rejected: f64,
     /// Tokens of the answer.
-    pub tokens: usize,
+    pub tokens: f64,
     /// Tokens among these that the target wrote, not the draft model.
-    pub deferred: usize,
+    pub deferred: f64,
 }
 
 /// Answers of a point, in the order of the questions.
@@ -93,6 +94,9 @@ pub struct Sweep {
     clock: Clock,
     runtime: Handle,
     say: fn(&str),
+    /// Sessions of each question at a point.
+    seeds: usize,
+    records: Records,
     found: BTreeMap<String, Answers>,
 }
 
@@ -114,7 +118,7 @@ impl Method {
         };
         match self {
             Self::TargetAlone => Ok(Mode::CloudOnly),
-            Self::DraftAlone => gate(GateName::TokenCascade, 1.0),
+            Self::DraftAlone => gate(GateName::SequenceCascade, 1.0),
             Self::TokenCascade(alpha) => gate(GateName::TokenCascade, alpha),
             Self::SequenceCascade(alpha) => gate(GateName::SequenceCascade, alpha),
             Self::Rule(name, value) => Ok(Mode::Speculative(options.speculation()?.with_rule(Rule::new(name, value)?))),
@@ -159,11 +163,18 @@ impl fmt::Display for Method {
 }
 
 impl Answer {
-    /// The mean worth and time of answers to one question; all other counts are the first answer's.
+    /// The mean worth, time and counts of answers to one question.
     fn mean(answers: &[Self]) -> Self {
         let mean = |of: fn(&Self) -> f64| answers.iter().map(of).sum::<f64>() / answers.len() as f64;
-        let worth = Worth { exact: mean(|answer| answer.worth.exact), similarity: mean(|a| a.worth.similarity) };
-        Self { worth, seconds: mean(|answer| answer.seconds), ..answers[0] }
+        Self {
+            task: answers[0].task,
+            worth: Worth { exact: mean(|answer| answer.worth.exact), similarity: mean(|a| a.worth.similarity) },
+            seconds: mean(|answer| answer.seconds),
+            judged: mean(|answer| answer.judged),
+            rejected: mean(|answer| answer.rejected),
+            tokens: mean(|answer| answer.tokens),
+            deferred: mean(|answer| answer.deferred),
+        }
     }
 }
 
@@ -175,7 +186,11 @@ pub fn of(laboratory: &mut Laboratory) -> Result<&mut Sweep, Failure> {
     if laboratory.kept::<Option<Sweep>>()?.is_none() {
         let times = laboratory.times()?;
         let tasks = Tasks::open(laboratory)?;
-        let sweep = Sweep::new(tasks, times, laboratory.runtime.clone(), laboratory.say);
+        let sweep = Sweep {
+            seeds: laboratory.seeds,
+            records: laboratory.records.clone(),
+            ..Sweep::new(tasks, times, laboratory.runtime.clone(), laboratory.say)
+        };
         *laboratory.kept()? = Some(sweep);
     }
     laboratory.kept::<Option<Sweep>>()?.as_mut().ok_or_else(|| "there is no sweep".into())
@@ -184,7 +199,8 @@ pub fn of(laboratory: &mut Laboratory) -> Result<&mut Sweep, Failure> {
 impl Sweep {
     /// A sweep without any measured point.
     pub fn new(tasks: Tasks, times: Times, runtime: Handle, say: fn(&str)) -> Self {
-        Self { tasks, clock: times.clock(None), runtime, say, found: BTreeMap::new() }
+        let (seeds, records, found) = (1, Records::default(), BTreeMap::new());
+        Self { tasks, clock: times.clock(None), runtime, say, seeds, records, found }
     }
 
     /// The virtual clock of the sweep.
@@ -197,9 +213,9 @@ impl Sweep {
         self.tasks.questions.len()
     }
 
-    /// Returns true if the pair is the one that was trained on the tasks.
-    pub fn is_built_in(&self) -> bool {
-        self.tasks.is_built_in
+    /// Returns true if the questions are those of the tasks that come with the program.
+    pub fn are_tasks(&self) -> bool {
+        self.tasks.are_tasks
     }
 
     /// The answers of a point.
@@ -216,27 +232,37 @@ impl Sweep {
         let written = match method {
             Method::SequenceCascade(_) => {
                 let alone = self.answers(&Point { method: Method::DraftAlone, ..*point })?;
-                alone.iter().map(|answer| answer.tokens).collect()
+                alone.iter().map(|answer| answer.tokens.round() as usize).collect()
             }
             _ => vec![0; self.tasks.questions.len()],
         };
         (self.say)(&key);
         let (mode, sampling) = (method.mode(&options(gamma))?, SamplingParameters { temperature, top_k: 0, top_p });
-        let (times, count) = (if method == Method::TargetAlone { TIMES } else { 1 }, self.tasks.questions.len());
+        // At T = 0 the target has one answer.
+        let is_drawn = method == Method::TargetAlone && temperature > 0.0;
+        let (times, count) = (if is_drawn { TIMES.max(self.seeds) } else { self.seeds }, self.tasks.questions.len());
         // Each has a seed of its own.
         let prompts = vec![&self.tasks.prompts[..]; times].concat();
-        let sessions = self.tasks.pair.generate_at(&prompts, &mode, sampling, LONGEST);
+        let sessions = self.tasks.pair.generate_at(&prompts, &mode, sampling, self.tasks.longest);
         let sessions = task::block_in_place(|| self.runtime.block_on(sessions))?;
         let answer = |(index, session): (usize, &Session)| {
             let (question, statistics) = (&self.tasks.questions[index % count], &session.statistics);
+            let worth = self.tasks.worth(question, session);
+            let seconds = seconds(session, method, written[index % count], &self.clock);
+            self.records.add(Record {
+                exact: Some(worth.exact),
+                similarity: Some(worth.similarity),
+                seconds: Some(seconds),
+                ..Record::of(&key, index % count, index as u64 + 1, session)
+            });
             Answer {
                 task: TASKS.iter().position(|name| *name == question.task).unwrap_or_default(),
-                worth: self.tasks.worth(question, session),
-                seconds: seconds(session, method, written[index % count], &self.clock),
-                judged: statistics.judged,
-                rejected: statistics.judged - statistics.accepted,
-                tokens: session.tokens.len(),
-                deferred: session.tokens.len() - statistics.passed,
+                worth,
+                seconds,
+                judged: statistics.judged as f64,
+                rejected: (statistics.judged - statistics.accepted) as f64,
+                tokens: session.tokens.len() as f64,
+                deferred: (session.tokens.len() - statistics.passed) as f64,
             }
         };
         let answers: Vec<Answer> = sessions.iter().enumerate().map(answer).collect();
@@ -293,10 +319,10 @@ impl Summary {
         let estimate = |pair: fn(&Answer, &Answer) -> (f64, f64)| {
             Estimate::of(&chosen().map(|(answer, alone)| pair(answer, alone)).collect::<Vec<_>>())
         };
-        let has_drafts = chosen().any(|(answer, _)| answer.judged > 0);
+        let has_drafts = chosen().any(|(answer, _)| answer.judged > 0.0);
         let rejected: fn(&Answer, &Answer) -> (f64, f64) = match has_drafts {
-            true => |answer, _| (answer.rejected as f64, answer.judged as f64),
-            false => |answer, _| (answer.deferred as f64, answer.tokens as f64),
+            true => |answer, _| (answer.rejected, answer.judged),
+            false => |answer, _| (answer.deferred, answer.tokens),
         };
         Self {
             exact: estimate(|answer, _| (answer.worth.exact, 1.0)),
@@ -367,16 +393,16 @@ mod tests {
             task,
             worth: Worth { exact, similarity: 1.0 },
             seconds,
-            judged: 4,
+            judged: 4.0,
             rejected,
-            tokens: 5,
-            deferred: 5,
+            tokens: 5.0,
+            deferred: 5.0,
         };
-        let answers = [answer(0, 1.0, 1.0, 1), answer(1, 0.0, 2.0, 3)];
-        let alone = [answer(0, 1.0, 4.0, 0), answer(1, 1.0, 4.0, 0)];
+        let answers = [answer(0, 1.0, 1.0, 1.0), answer(1, 0.0, 2.0, 3.0)];
+        let alone = [answer(0, 1.0, 4.0, 0.0), answer(1, 1.0, 4.0, 0.0)];
         let all = Summary::of(&answers, &alone, None);
         let mean = Answer::mean(&answers);
-        assert_eq!((mean.worth.exact, mean.seconds, mean.rejected), (0.5, 1.5, 1));
+        assert_eq!((mean.worth.exact, mean.seconds, mean.rejected), (0.5, 1.5, 2.0));
         let values = [all.exact, all.latency, all.rejected, all.gain].map(|estimate| estimate.value);
         assert_eq!(values, [0.5, 0.375, 0.5, -0.5]);
         assert_eq!(Summary::of(&answers, &alone, Some(1)).latency.value, 0.5);

@@ -6,6 +6,7 @@ use outrider_models::{LoadError, Model, Tokenizer};
 use serde::Deserialize;
 
 use crate::reproduce::{
+    data::Data,
     laboratory::Laboratory,
     sessions::{Failure, Pair, Session},
 };
@@ -22,6 +23,8 @@ pub const TASKS: [&str; 4] = ["say", "mend", "sum", "sort"];
 const PROMPTS: usize = 20;
 /// Tokens of an answer at most: all that are right have fewer.
 pub const LONGEST: u32 = 48;
+/// Tokens that an answer to a user's question may have beyond the longest reference.
+const SLACK: u32 = 16;
 
 /// A prompt with its answer.
 #[derive(Debug, Clone, Deserialize)]
@@ -42,8 +45,10 @@ pub struct Tasks {
     pub questions: Vec<Question>,
     /// Ids of their prompts.
     pub prompts: Vec<Vec<u32>>,
-    /// True if the pair was trained on these tasks.
-    pub is_built_in: bool,
+    /// Tokens of an answer at most.
+    pub longest: u32,
+    /// True if the questions are those that come with the program, of [`TASKS`] in turn; else they are the user's.
+    pub are_tasks: bool,
 }
 
 /// Quality of an answer, both numbers from 0 to 1.
@@ -56,29 +61,54 @@ pub struct Worth {
 }
 
 impl Tasks {
-    /// Loads the task pair, or takes the laboratory's pair if that is not the built-in one, with `PROMPTS`
-    /// questions for each of its prompts.
+    /// Loads the task pair with `PROMPTS` questions for each of the laboratory's prompts; or takes the laboratory's pair
+    /// with the user's questions.
     ///
     /// # Errors
-    /// If a file is not what it should be.
+    /// If a file is not what it should be, a question has no reference, or another pair has no questions of its own.
     pub fn open(laboratory: &Laboratory) -> Result<Self, Failure> {
-        let (is_built_in, prompts) = (laboratory.is_built_in, laboratory.prompts);
-        let pair = if is_built_in {
-            let [draft, target] = models()?;
-            let tokenizer = Tokenizer::from_bytes(TOKENIZER)?;
-            let ends = (laboratory.start)(target, &tokenizer)?;
-            Pair { draft: Arc::new(draft), tokenizer: Arc::new(tokenizer), heads: None, ends }
-        } else {
-            laboratory.pair.clone()
-        };
-        let questions: Vec<Question> = questions()?.into_iter().take(PROMPTS * prompts).collect();
+        if let Some(data) = &laboratory.data {
+            return Self::of(laboratory, data);
+        }
+        if !laboratory.is_built_in {
+            return Err(
+                "the built-in questions are those that the task pair was trained on, and another pair does not \
+                        know them: give questions with references of your own with --data FILE.jsonl"
+                    .into(),
+            );
+        }
+        let [draft, target] = models()?;
+        let tokenizer = Tokenizer::from_bytes(TOKENIZER)?;
+        let ends = (laboratory.start)(target, &tokenizer)?;
+        let pair = Pair { draft: Arc::new(draft), tokenizer: Arc::new(tokenizer), heads: None, ends };
+        let questions: Vec<Question> = questions()?.into_iter().take(PROMPTS * laboratory.prompts).collect();
         let prompts = questions.iter().map(|question| pair.encode(&question.prompt)).collect::<Result<_, _>>()?;
-        Ok(Self { pair, questions, prompts, is_built_in })
+        Ok(Self { pair, questions, prompts, longest: LONGEST, are_tasks: true })
+    }
+
+    /// The user's questions to the laboratory's own pair.
+    fn of(laboratory: &Laboratory, data: &Data) -> Result<Self, Failure> {
+        let (mut questions, mut longest) = (Vec::new(), 0);
+        for (reference, number) in data.references.iter().zip(1..).take(laboratory.prompts) {
+            let missing = || format!("prompt {number} has no \"reference\", which the items of cascades need");
+            let answer = reference.clone().ok_or_else(missing)?;
+            longest = longest.max(laboratory.pair.tokenizer.encode_prompt(None, &answer)?.len());
+            questions.push(Question { task: "data".to_owned(), prompt: String::new(), answer });
+        }
+        let prompts = data.prompts.iter().take(questions.len()).cloned().collect();
+        Ok(Self {
+            pair: laboratory.pair.clone(),
+            questions,
+            prompts,
+            longest: longest as u32 + SLACK,
+            are_tasks: false,
+        })
     }
 
     /// Quality of a session's answer to a question.
     pub fn worth(&self, question: &Question, session: &Session) -> Worth {
-        Worth::of(&self.pair.tokenizer.decode(&session.tokens), &question.answer)
+        let said = self.pair.tokenizer.decode(&session.tokens);
+        if self.are_tasks { Worth::of(&said, &question.answer) } else { Worth::of(said.trim(), question.answer.trim()) }
     }
 }
 

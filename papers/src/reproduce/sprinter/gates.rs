@@ -177,6 +177,7 @@ fn report(text: String, trials: &[Trial], panels: &[(Kind, Gates, Option<f64>)])
         });
     }
     let head = row("texts", ["gate", "AU-ROC", "printed", "acceptable", "η_TP at τ = 0.5", "η_FP"]);
+    let text = format!("{text}{}\n\n", methods::sampled());
     Report { text: text + &markdown(&head, &rows), numbers: Value::Array(numbers), svg: Some(curves::svg(&pictures)) }
 }
 

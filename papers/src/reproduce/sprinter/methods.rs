@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use outrider_codec::frame::SamplingParameters;
 use outrider_models::{Chunk, shapes};
 use outrider_speculation::{
     draft::heads::Heads,
@@ -76,7 +77,7 @@ impl Method {
         };
         let options = match self {
             Self::Target => return Ok(Mode::CloudOnly),
-            Self::Draft => DraftingOptions { gate: GateName::TokenCascade, gate_threshold: Some(1.0), ..plain },
+            Self::Draft => DraftingOptions { gate: GateName::SequenceCascade, gate_threshold: Some(1.0), ..plain },
             Self::Speculative => plain,
             Self::SpecDec => DraftingOptions { stop_rule: StopName::SpecDec, ..plain },
             Self::AdaEdl => DraftingOptions { stop_rule: StopName::AdaEdl, ..plain },
@@ -300,6 +301,12 @@ impl Quality {
             wins: run.compared(other, won),
         }
     }
+}
+
+/// Sampling of all sessions, as a sentence.
+pub fn sampled() -> String {
+    let SamplingParameters { temperature, top_p, .. } = DEFAULT_SAMPLING;
+    format!("Both models sample at T = {temperature} and top-p {top_p}; the paper does not say its own.")
 }
 
 /// Sessions of a method on a kind of text, with the pair's own heads; measured once.

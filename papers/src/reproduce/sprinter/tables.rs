@@ -74,8 +74,9 @@ pub fn table1(laboratory: &mut Laboratory) -> Result<Report, Failure> {
              continuation of {CONTINUATION} tokens under it at T = 1 less that of SD's from the same prompt and seed, \
              in nats a token, and how often it is the greater. \"Less expected\": each less what tokens that the \
              target itself draws at the same positions would be expected to have. The target's own texts are SD's in \
-             distribution, so its row is what chance does. A text that is likelier is not better for it. {KINDS} ± is \
-             one standard error over prompts.\n\n"
+             distribution, so its row is what chance does. A text that is likelier is not better for it. {} {KINDS} ± \
+             is one standard error over prompts.\n\n",
+            methods::sampled(),
         ) + &markdown(&head, &rows),
         numbers: Value::Array(numbers),
         svg: Some(chart::single("texts that the target finds likelier than SD's, per cent", &["likelier"], bars)),
@@ -88,8 +89,9 @@ pub fn table2(laboratory: &mut Laboratory) -> Result<Report, Failure> {
     let mut text = format!(
         "{CONTINUATION} tokens behind prefixes of 30 %, all methods with the same prompts and seeds; γ = \
         {DRAFT_LENGTH} (the paper's is not said), h = 0.5, λ = 0.2 (AdaEDL), D = 0.1 nats, τ = 0.5. Accepted: tokens \
-        of the draft model a pass of the target, unverified ones too. Passes: of the target, a token. {KINDS} {} \
+        of the draft model a pass of the target, unverified ones too. Passes: of the target, a token. {} {KINDS} {} \
         Speed-up is over SD; ± is one standard error over prompts.\n",
+        methods::sampled(),
         said(&times),
     );
     for (kind, index) in Kind::ALL.into_iter().zip(0..) {
@@ -200,9 +202,10 @@ pub fn table4(laboratory: &mut Laboratory) -> Result<Report, Failure> {
     Ok(Report {
         text: format!(
             "SPRINTER with gates that were trained on one kind of text (λ = {}, they see the token), on held-out \
-            texts of either. Speed-up and quality are against SD, as in Tables 2 and 1. {KINDS} {} ± is one standard \
-            error over prompts.\n\n",
+            texts of either. Speed-up and quality are against SD, as in Tables 2 and 1. {} {KINDS} {} ± is one \
+            standard error over prompts.\n\n",
             gates::RATIO,
+            methods::sampled(),
             said(&[times]),
         ) + &markdown(&head, &rows),
         numbers: Value::Array(numbers),

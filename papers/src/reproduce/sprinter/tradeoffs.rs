@@ -78,8 +78,9 @@ fn tradeoff(laboratory: &mut Laboratory, shapes: Shapes, printed: &str) -> Resul
         text: format!(
             "SD and SPRINTER with {}'s shapes, {CONTINUATION} tokens behind prefixes of tales. {printed} Operations \
             are counted (A.8, Hoffmann et al.): by the paper's equations the target verifies one token a call of \
-            SPRINTER's; it has to read all of them. {} ± is one standard error over prompts.\n\n",
+            SPRINTER's; it has to read all of them. {} {} ± is one standard error over prompts.\n\n",
             shapes.name(),
+            methods::sampled(),
             said(&[times]).replace(Shapes::GptNeo.name(), shapes.name()),
         ) + &markdown(&row("", ["SD", "SPRINTER", "ratio"]), &rows),
         numbers: numbers.collect(),
@@ -112,7 +113,8 @@ pub fn figure7(laboratory: &mut Laboratory) -> Result<Report, Failure> {
         text: format!(
             "F₁ of {CONTINUATION} tokens behind prefixes of 30 % beside as many of the text itself, which no model \
              has seen. The paper draws SD and SPRINTER on Wiki-Summary for two pairs; we have one pair and two kinds \
-             of text. ± is one standard error over prompts; differences are paired.\n\n"
+             of text. {} ± is one standard error over prompts; differences are paired.\n\n",
+            methods::sampled(),
         ) + &markdown(&head, &rows),
         numbers: Value::Array(numbers),
         svg: Some(chart::svg(&charts)),

@@ -116,6 +116,14 @@ impl Position<'_> {
         }
     }
 
+    /// Unscaled q of each token of which it is known, by ascending id.
+    pub(super) fn known(&self) -> Vec<(u32, f64)> {
+        match self.statistic {
+            Statistic::Whole(q) => (0..).zip(q.iter().copied()).collect(),
+            _ => self.q.ids().iter().copied().zip(self.support().iter().copied()).collect(),
+        }
+    }
+
     /// π = p, the target's distribution.
     pub(super) fn target(&self) -> Interleaving {
         Interleaving::new(self.pairs().map(|(_, p)| p).collect(), 1.0)

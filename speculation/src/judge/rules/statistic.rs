@@ -19,6 +19,8 @@ pub enum Need {
     Entropy,
     /// q(x) of each token of q̂'s support.
     Support,
+    /// q(x) of each token of the vocabulary.
+    Whole,
 }
 
 /// The statistic of q that comes with a draft because a rule needs it.
@@ -30,6 +32,8 @@ pub enum Statistic {
     Scalar(f64),
     /// q(x) of each token of q̂'s support, by ascending id; their sum is at most 1 up to rounding.
     Support(Vec<f64>),
+    /// q(x) of each token of the vocabulary, V numbers.
+    Whole(Vec<f64>),
 }
 
 impl Need {
@@ -40,7 +44,7 @@ impl Need {
             Self::Nothing => Statistic::Nothing,
             Self::Peak => Statistic::Scalar(probabilities(q).fold(0.0, f64::max)),
             Self::Entropy => Statistic::Scalar(probabilities(q).map(|q| -q * q.ln()).sum()),
-            Self::Support => Statistic::Support(probabilities(q).collect()),
+            Self::Support | Self::Whole => Statistic::Support(probabilities(q).collect()),
         }
     }
 
@@ -48,14 +52,13 @@ impl Need {
     /// q̂'s, all below V.
     pub fn of_unscaled(self, q: &Distribution<'_>, ids: &[u32]) -> Statistic {
         let rounded = |value: f64| f16::from_f64(value).to_f64();
+        let probability = |logit: f32| rounded(q.unscaled().probability(logit));
         match self {
             Self::Nothing => Statistic::Nothing,
             Self::Peak => Statistic::Scalar(rounded(q.unscaled().peak())),
             Self::Entropy => Statistic::Scalar(rounded(q.unscaled().entropy())),
-            Self::Support => {
-                let probability = |&id: &u32| rounded(q.unscaled().probability(q.logits()[id as usize]));
-                Statistic::Support(ids.iter().map(probability).collect())
-            }
+            Self::Support => Statistic::Support(ids.iter().map(|&id| probability(q.logits()[id as usize])).collect()),
+            Self::Whole => Statistic::Whole(q.logits().iter().copied().map(probability).collect()),
         }
     }
 }
@@ -80,6 +83,7 @@ mod tests {
         assert_eq!(Need::Peak.of_unscaled(&q, &[0, 2]), Statistic::Scalar(half(0.7)));
         assert_eq!(Need::Entropy.of_unscaled(&q, &[0, 2]), Statistic::Scalar(half(entropy)));
         assert_eq!(Need::Support.of_unscaled(&q, &[0, 2]), Statistic::Support(vec![half(0.1), half(0.7)]));
+        assert_eq!(Need::Whole.of_unscaled(&q, &[0]), Statistic::Whole([0.1, 0.2, 0.7].map(half).to_vec()));
         assert_ne!(half(0.7), 0.7);
     }
 

@@ -135,7 +135,8 @@ fn rules_say_what_they_need() {
     };
     assert_eq!(needing(Need::Peak), ["chow", "diff", "opt", "oracle-diff"]);
     assert_eq!(needing(Need::Entropy), ["chow-log", "diff-log", "opt-log"]);
-    assert_eq!(needing(Need::Support), ["token-v1", "bild-star", "bild"]);
+    assert_eq!(needing(Need::Support), ["token-v1"]);
+    assert_eq!(needing(Need::Whole), ["bild-star", "bild"]);
 }
 
 #[test]
@@ -214,6 +215,35 @@ fn greedy_bild_asks_the_target_alone() {
         assert_eq!(judge("bild-star", 1.39), Decision::Keep);
         assert_eq!(judge("bild-star", 1.38), case.judge(&Rule::EXACT));
     }
+}
+
+/// D = −Σ_v q(v)·ln p(v) over the whole vocabulary (Narasimhan et al., App. F.1), also where top-p leaves one token of
+/// q̂: with q = (½, ¼, ¼) and p = (½, ⅛, ⅜) it is ½·ln 2 + ¼·ln 8 + ¼·ln(8/3), 1.112 nats and not ln 2.
+#[test]
+fn bild_asks_how_far_the_target_is_from_all_of_q() {
+    let ln = |p: [f32; 3]| p.map(f32::ln).to_vec();
+    let (q, p) = (ln([0.5, 0.25, 0.25]), ln([0.5, 0.125, 0.375]));
+    for top_p in [1.0, 0.8, 0.5] {
+        let case = Case::new(q.clone(), p.clone(), SamplingParameters { top_p, ..NEUTRAL }, None);
+        let judge = |name, alpha| case.judge(&Rule::new(name, alpha).unwrap());
+        for name in ["bild", "bild-star"] {
+            assert_eq!(judge(name, 1.112), Decision::Keep, "{name} at top-p {top_p}");
+            assert_ne!(judge(name, 1.111), Decision::Keep, "{name} at top-p {top_p}");
+        }
+    }
+}
+
+/// At T = 0 the argmax is q's, whatever temperature q̂ was made at.
+#[test]
+fn greedy_bild_takes_the_likeliest_of_several_drafted_tokens() {
+    let case = Case::new(vec![0.0, 1.0, 0.0], vec![2f32.ln(), 0.0, 0.0], NEUTRAL, None);
+    let Case { row, q, logits, .. } = &case;
+    let (q_of, p) = (Distribution::new(row, &NEUTRAL).unwrap(), Distribution::new(logits, &GREEDY).unwrap());
+    let statistic = &Need::Support.of_unscaled(&q_of, q.ids());
+    let position = Position { q, statistic, p: &p, sampling: &GREEDY };
+    let judge = |alpha| Rule::new("bild", alpha).unwrap().judge(&position);
+    // ln 4, of token 1; of token 0 it would be ln 2.
+    assert_eq!((judge(1.39), judge(1.38)), (Decision::Keep, Decision::Replace));
 }
 
 #[test]

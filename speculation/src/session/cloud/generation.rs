@@ -87,12 +87,12 @@ impl Writer {
         scheme.prime(&request.tokens);
         let rule = Rule::from_wire(rule.number, rule.parameter)
             .map_err(|error| refuse(format!("The acceptance rule cannot be used: {error}.")))?;
-        unscaled::check(&rule, *parameters)
+        unscaled::check(&rule, *parameters, &request.sampling)
             .map_err(|error| refuse(format!("The acceptance rule cannot be used: {error}.")))?;
         Ok(Self::Both(Box::new(Verification {
             parameters: *parameters,
             scheme,
-            statistics: Transport::new(&rule, &request.sampling, *parameters),
+            statistics: Transport::new(&rule, &request.sampling, *parameters, target.vocab_size),
             rule,
             evidence: *evidence,
             flight: Flight::new(*max_in_flight),

@@ -464,11 +464,17 @@ fn rules_that_cannot_be_used_are_refused_and_the_session_goes_on() {
         (1, 0.5, SchemeParameters::Dssd { downlink: Downlink::Full }),
         (15, 0.5, SchemeParameters::Dssd { downlink: Downlink::Sampled(2) }),
         (3, 0.5, SchemeParameters::Coupled),
+        // D(q, p) runs over the whole vocabulary (Narasimhan et al., F.1), of which these send a part.
+        (12, 3.0, SCHEME),
+        (13, 3.0, SchemeParameters::TkSlt { support_size: V - 1 }),
+        (13, 3.0, SchemeParameters::Qs { lattice_resolution: 10, code: Code::Enumerative }),
     ];
     for (number, parameter, scheme) in cases {
         let mut session = greeted();
         let rule = RuleParameters { number, parameter };
-        session.handle_frame(&Frame::Prompt(Prompt { rule, ..Prompt::exact(scheme, request(1, &[0])) }).encode());
+        let sampling = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
+        let request = Request { sampling, ..request(1, &[0]) };
+        session.handle_frame(&Frame::Prompt(Prompt { rule, ..Prompt::exact(scheme, request) }).encode());
         assert_eq!(error(&mut session), (1, ErrorCode::InvalidParameters, false), "rule {number} with {scheme:?}");
         session.handle_frame(&prompt(2, &[0]));
         session.handle_frame(&draft(2, 0, &[1]));

@@ -262,9 +262,10 @@ impl Drafting {
         let q = drafter.distribution(row.logits)?;
         let may_draft = self.planner.may_draft(drafter, position, text);
         let candidate = drafter.candidate(&q, position, self.planner.sees_token(drafted))?;
-        let fate = self.planner.decide(&q, row.hidden, candidate.seen(), drafted, may_draft)?;
+        let passed = self.untold.passed.len();
+        let fate = self.planner.decide(&q, row.hidden, candidate.seen(), passed, drafted, may_draft)?;
         // At most five bytes an id, and a few more.
-        let budget = self.planner.budget_beside(40 * (self.untold.passed.len() + 2));
+        let budget = self.planner.budget_beside(40 * (passed + 2));
         if let Some(token) = drafter.take(&q, candidate, fate, Slot { position, budget })? {
             return Ok(self.pass(token, books, now));
         }

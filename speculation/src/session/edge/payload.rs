@@ -30,7 +30,7 @@ impl PayloadWriter {
     ) -> Result<Self, ParameterError> {
         let mut scheme = Scheme::new(speculation.scheme, vocab_size)?;
         scheme.prime(prompt);
-        let transport = Transport::new(&speculation.rule, sampling, speculation.scheme);
+        let transport = Transport::new(&speculation.rule, sampling, speculation.scheme, vocab_size);
         Ok(Self { encoder: scheme.round(), scheme, transport, statistics: Vec::new() })
     }
 

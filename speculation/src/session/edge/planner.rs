@@ -146,19 +146,21 @@ impl Planner {
     }
 
     /// Decides on the position after `drafted` drafts of the round, with the distribution `q` and the hidden state that
-    /// it was made of; `drawn` is the token that the gate sees, if it does.
+    /// it was made of; `drawn` is the token that the gate sees, if it does, and `passed` tokens have passed since the last
+    /// round.
     pub(super) fn decide(
         &mut self,
         q: &Distribution<'_>,
         hidden: &[f32],
         drawn: Option<u32>,
+        passed: usize,
         drafted: usize,
         may_draft: bool,
     ) -> Result<Fate, DraftError> {
         self.check_width(hidden)?;
         let token = drawn.map(|id| TokenFeatures::of(q, id));
         let doubt = match drafted {
-            0 => self.gate.doubt(self.heads.as_deref(), hidden, token.as_ref(), || scalar(Need::Peak, q)),
+            0 => self.gate.doubt(self.heads.as_deref(), hidden, token.as_ref(), passed, || scalar(Need::Peak, q)),
             _ => Doubt::Verify,
         };
         let advice = match doubt {

@@ -261,9 +261,9 @@ pub(super) fn check(prompt: &[u32], settings: &Settings, ends: Ends<'_>) -> Resu
     if !(0.0..=1.0).contains(&initial) {
         return setting("the initial threshold", "from 0 to 1");
     }
-    unscaled::check(&speculation.rule, speculation.scheme)?;
+    unscaled::check(&speculation.rule, speculation.scheme, &settings.sampling)?;
     // Nothing is sent of q, for which q̂ is taken.
-    let is_told = Transport::new(&speculation.rule, &settings.sampling, speculation.scheme).sends();
+    let is_told = Transport::new(&speculation.rule, &settings.sampling, speculation.scheme, server.vocab_size).sends();
     if speculation.rule.need() != Need::Nothing && !is_told && settings.draft_sampling() != settings.sampling {
         return setting("the draft model's temperature", "the target's where a rule takes dense drafts for its own q");
     }

@@ -250,7 +250,7 @@ pub const STEP_SIZE: NumberInfo = NumberInfo {
     symbol: "η",
     explanation: "Step of the threshold per token; 0 keeps it fixed",
     default: ThresholdParameters::DEFAULT.step,
-    bounds: Bounds::real(0.0, 1.0),
+    bounds: Bounds::real(0.0, 10.0),
     step: 0.001,
     ..BASE
 };

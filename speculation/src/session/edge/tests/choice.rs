@@ -288,7 +288,7 @@ fn all_logits_come_where_they_are_looked_at() {
         Speculation::new(SchemeParameters::Dense, 2),
         Speculation::new(SchemeParameters::Dssd { downlink: Downlink::Sampled(2) }, 2),
         Speculation { stop, ..Speculation::new(SchemeParameters::Coupled, 2) },
-        Speculation { explain: false, ..ruled("bild") },
+        Speculation { explain: false, ..ruled("token-v1") },
     ] {
         assert_eq!(top_k(speculation.clone()), (None, None), "{speculation:?}");
     }

@@ -1,0 +1,114 @@
+//! Every text of a run as a row of a CSV file: setting, prompt and seed, what it took, and what its answer was worth.
+
+use std::{cell::RefCell, rc::Rc};
+
+use serde::Serialize;
+
+use super::sessions::{Failure, Session};
+
+/// A text that was written.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Record {
+    /// Name of the setting: method or scheme with its parameters.
+    pub setting: String,
+    /// Index of the prompt, from 0.
+    pub prompt: usize,
+    /// Seed of the session.
+    pub seed: u64,
+    /// Tokens after the prompt.
+    pub tokens: usize,
+    /// Rounds of drafts.
+    pub rounds: usize,
+    /// Drafted tokens.
+    pub drafted: usize,
+    /// Drafts that were judged.
+    pub judged: usize,
+    /// Drafts among these that were accepted.
+    pub accepted: usize,
+    /// Tokens that passed without verification.
+    pub passed: usize,
+    /// Forward passes of the target.
+    pub server_passes: usize,
+    /// Payload bits of the rounds.
+    pub payload_bits: usize,
+    /// Bits of all frames up.
+    pub uplink_bits: usize,
+    /// Bits of all frames down.
+    pub downlink_bits: usize,
+    /// Share of right answers, 1 or 0, where the prompt has a reference.
+    pub exact: Option<f64>,
+    /// Similarity to the reference, from 0 to 1.
+    pub similarity: Option<f64>,
+    /// Time on the virtual clock, in seconds, where the item has one.
+    pub seconds: Option<f64>,
+}
+
+impl Record {
+    /// Row of a session, without an answer's worth.
+    pub fn of(setting: &str, prompt: usize, seed: u64, session: &Session) -> Self {
+        let statistics = &session.statistics;
+        Self {
+            setting: setting.to_owned(),
+            prompt,
+            seed,
+            tokens: session.tokens.len(),
+            rounds: session.rounds.len(),
+            drafted: session.rounds.iter().map(|round| round.drafted.len()).sum(),
+            judged: statistics.judged,
+            accepted: statistics.accepted,
+            passed: statistics.passed,
+            server_passes: statistics.server_passes,
+            payload_bits: statistics.payload_bits,
+            uplink_bits: statistics.uplink_bits,
+            downlink_bits: statistics.downlink_bits,
+            exact: None,
+            similarity: None,
+            seconds: None,
+        }
+    }
+}
+
+/// Rows of a run; clones share them.
+#[derive(Debug, Clone, Default)]
+pub struct Records(Rc<RefCell<Vec<Record>>>);
+
+impl Records {
+    /// Adds a row.
+    pub fn add(&self, record: Record) {
+        self.0.borrow_mut().push(record);
+    }
+
+    /// The rows below their head, as CSV (RFC 4180).
+    ///
+    /// # Errors
+    /// Never, as far as is known: rows of one type are written to memory.
+    pub fn csv(&self) -> Result<String, Failure> {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        for record in self.0.borrow().iter() {
+            writer.serialize(record)?;
+        }
+        Ok(String::from_utf8(writer.into_inner()?)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use outrider_speculation::study::statistics::Statistics;
+
+    use super::*;
+
+    #[test]
+    fn a_text_is_a_row_and_what_is_not_known_is_empty() {
+        let statistics = Statistics { judged: 3, accepted: 2, server_passes: 2, ..Statistics::default() };
+        let session =
+            Session { prompt: vec![0], tokens: vec![1; 5], origins: Vec::new(), rounds: Vec::new(), statistics };
+        let (records, shared) = (Records::default(), Records::default());
+        let records = [records.clone(), records, shared];
+        records[0].add(Record::of("K = 8, T = 0.5", 4, 9, &session));
+        records[1].add(Record { exact: Some(1.0), ..Record::of("opt at 0.3", 0, 1, &session) });
+        let lines: Vec<String> = records[0].csv().unwrap().lines().map(str::to_owned).collect();
+        assert!(lines[0].starts_with("setting,prompt,seed,tokens,rounds,drafted,judged,accepted,passed"), "{lines:?}");
+        assert_eq!(lines[1], "\"K = 8, T = 0.5\",4,9,5,0,0,3,2,0,2,0,0,0,,,");
+        assert_eq!(lines[2], "opt at 0.3,0,1,5,0,0,3,2,0,2,0,0,0,1.0,,");
+    }
+}
