@@ -83,12 +83,9 @@ fn rules() -> Vec<Value> {
             // Three drafts a round: where no token of p's follows, the third is in the bonus token's place.
             let draft_length = if rule.has_bonus() { 3 } else { 2 };
             // It needs all of q.
-            let scheme = if name == "bild" { SchemeParameters::Dense } else { adaptive };
-            in_process_with(
-                name,
-                24,
-                Speculation { scheme, explain, draft_length, ..speculation.clone() }.with_rule(rule),
-            )
+            let (scheme, vocab_size) = if name == "bild" { (SchemeParameters::Dense, 8) } else { (adaptive, 24) };
+            let speculation = Speculation { scheme, explain, draft_length, ..speculation.clone() };
+            in_process_with(name, vocab_size, speculation.with_rule(rule))
         })
         .to_vec();
     let gate = Gate::TokenCascade { alpha: 0.75 };
