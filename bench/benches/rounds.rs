@@ -20,10 +20,7 @@ use outrider_codec::{
 };
 use outrider_speculation::{
     draft,
-    judge::{
-        Round, judge,
-        rules::{Need, Rule},
-    },
+    judge::{Need, Round, Rule, judge},
     sample::{Distribution, End, Randomness, SharedNoise},
     session::options::{Code, DraftingOptions, SchemeName},
 };
@@ -156,7 +153,7 @@ fn judged(rule: &str, sampling: SamplingParameters, rows: &[Vec<f32>]) -> (Round
     let rule = Rule::new(info.name, info.default).unwrap();
     let mut edge = Edge::new(&DraftingOptions::default(), Need::Nothing, sampling, &rows[..DRAFT_LENGTH]);
     let drafts = Drafts::Distributions(edge.drafts());
-    let statistic = |row: &Vec<f32>| rule.need().of_unscaled(&Distribution::new(row, &sampling).unwrap(), &[]);
+    let statistic = |row: &Vec<f32>| rule.info().need.of_unscaled(&Distribution::new(row, &sampling).unwrap(), &[]);
     let statistics = edge.rows.iter().map(statistic).collect();
     let away = |row: &Vec<f32>| -> Vec<f32> {
         row.iter().zip(0u32..).map(|(logit, id)| logit + if id % 2 == 0 { 0.3 } else { -0.3 }).collect()
@@ -180,7 +177,7 @@ struct Edge<'a> {
 
 impl<'a> Edge<'a> {
     fn new(options: &DraftingOptions, need: Need, sampling: SamplingParameters, rows: &'a [Vec<f32>]) -> Self {
-        let parameters = options.scheme();
+        let parameters = options.speculation().unwrap().scheme;
         let scheme = Scheme::new(parameters, rows[0].len() as u32).unwrap();
         let (randomness, noise) = (Randomness::new(1, End::Edge), SharedNoise::new(1));
         let mut edge = Self { parameters, scheme, need, sampling, rows, randomness, noise, position: 0 };

@@ -8,7 +8,7 @@ use outrider_cloud::{both_ends, pair::PairPaths};
 use outrider_models::{Chunk, Model};
 use outrider_speculation::{
     sample,
-    session::options::{Code, DownlinkName, DraftingOptions, SchemeName},
+    session::options::{Code, DownlinkName, DraftingOptions, SchemeChoice, SchemeName},
 };
 use serde::Serialize;
 use serde_json::json;
@@ -53,14 +53,14 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
             total.passes / total.tokens,
             total.tokens / total.seconds
         )?;
-        match options.scheme.rounds() {
-            SchemeName::Dssd => writeln!(
+        match options.scheme {
+            SchemeChoice::Rounds(SchemeName::Dssd) => writeln!(
                 rejections,
                 "| {name} | {:.1} | {:.1} % |",
                 total.rejection_bits / 8.0 / total.resampled,
                 100.0 * total.follow_ups / total.resampled
             )?,
-            SchemeName::Coupled => {
+            SchemeChoice::Rounds(SchemeName::Coupled) => {
                 let target = PairPaths::default().target()?;
                 let bounds = Bounds::of(&sessions, &pair.draft, &target)?;
                 writeln!(
@@ -73,7 +73,7 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
                     bounds.best
                 )?;
             }
-            SchemeName::CSqs => {
+            SchemeChoice::Rounds(SchemeName::CSqs) => {
                 let generations = runtime.block_on(pair.generate_in_one(&prompts, &options.speculation()?))?;
                 writeln!(notes, "\n{}", of_one_session(&name, &options, &sessions, &generations))?;
             }

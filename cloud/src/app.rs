@@ -117,7 +117,11 @@ fn public(shared: Arc<Shared>, metrics: Router<Arc<Shared>>, probes: Router<Arc<
         // Outside of `admit`: a browser's preflight request carries no token.
         .layer(access.origins.cors())
         // Pages that the server refuses learn from the probes that it is there, and so that it has refused them.
-        .merge(probes.layer(header("cross-origin-resource-policy", "cross-origin")).layer(header("cache-control", "no-store")))
+        .merge(
+            probes
+                .layer(header("cross-origin-resource-policy", "cross-origin"))
+                .layer(header("cache-control", "no-store")),
+        )
         .fallback_service(page::routes::<()>(page))
         // Caches must revalidate: the page and the model at an address change with the server.
         .layer(header("cache-control", "no-cache"))

@@ -6,11 +6,11 @@ use outrider_codec::frame::MAX_DRAFT_TOKENS;
 use outrider_models::{Model, Tokenizer};
 use outrider_papers::reproduce::sessions::{Ends, Failure, Pair, Running, Session};
 use outrider_speculation::{
+    control::link::Link,
     session::{
         cloud::TargetInfo,
         edge::{DraftInfo, Settings},
     },
-    study::link::Link,
 };
 
 use crate::{

@@ -12,12 +12,13 @@ use outrider_codec::frame::ErrorFrame;
 use outrider_models::{Chunk, KvCache, Model, ModelError, Scratch};
 use outrider_speculation::{
     Forward,
+    control::link::Link,
     session::{
         cloud::TargetInfo,
         edge::{Committed, DraftInfo, EdgeError, EdgeSession, EndReason, Settings, StartError},
         edge_driver::{DraftModel, DraftRow, DriveError, Driver, Notice, Platform, Socket},
     },
-    study::{link::Link, statistics::Statistics},
+    study::Statistics,
 };
 use tokio::{sync::watch, task, time};
 use tokio_tungstenite::tungstenite::{

@@ -14,7 +14,7 @@ use outrider_models::{
     gguf_part_names, ignore_settings,
 };
 use outrider_speculation::{
-    draft::heads::{Head, HeadError, Heads},
+    draft::{Head, HeadError, Heads},
     session::{cloud::TargetInfo, edge::DraftInfo},
 };
 
@@ -343,7 +343,7 @@ pub fn draft_info(draft: &Model, tokenizer: &Tokenizer) -> Result<DraftInfo, Pai
 /// If numbers are missing or not finite, or if there is a wrong number of them.
 pub fn heads(file: &HeadsFile) -> Result<Arc<Heads>, HeadError> {
     let head = |head: &Option<LinearHead>| {
-        let seeing = |head: &LinearHead| Head::seeing(head.weights.clone(), head.bias, head.token.clone());
+        let seeing = |head: &LinearHead| Head::new(head.weights.clone(), head.bias, head.token.clone());
         head.as_ref().map(seeing).transpose()
     };
     Ok(Arc::new(Heads { gate: head(&file.gate)?, stop: head(&file.stop)?, threshold: file.metadata.tau }))

@@ -191,10 +191,8 @@ pub async fn run(
     mut stopping: watch::Receiver<bool>,
 ) {
     let detached_seconds = limits.detached.as_secs().try_into().unwrap_or(u32::MAX);
-    let mut session = CloudSession::new(target, Admission { ticket: entry.ticket(), detached_seconds });
-    if !limits.evidence {
-        session.refuse_evidence();
-    }
+    let admission = Admission { ticket: entry.ticket(), detached_seconds, refuses_evidence: !limits.evidence };
+    let mut session = CloudSession::new(target, admission);
     let mut meter = SessionMeter::new(slot.metrics(), entry.address()).billing(entry.key_session());
     let mut wire = Some(wire);
     let mut work: Option<Work<'_>> = None;

@@ -7,7 +7,7 @@ mod process;
 use std::fs;
 
 use outrider_codec::{choice::Choice, scheme::SchemeName};
-use outrider_speculation::judge::rules::Rule;
+use outrider_speculation::judge::Rule;
 use process::{command, complaint, outrider, scratch, stdout};
 use serde_json::Value;
 

@@ -14,6 +14,7 @@
 //! | [`pass_times`] | the time of a forward pass by its number of rows |
 //! | [`engine_rates`] | prices of rows in an engine that sessions share |
 //! | [`gathering`] | how long an engine waits for sessions that are about to ask again |
+//! | [`link`] | the arrival of bytes over a simulated link of given rate and delay |
 //! | [`measure`] | the estimates that all of them are made of |
 //! | [`policy_info`] | the table entry of a gate or stop rule |
 //!
@@ -27,6 +28,7 @@ pub mod ahead;
 pub mod engine_rates;
 pub mod gathering;
 pub mod goodput;
+pub mod link;
 pub mod measure;
 pub mod observation;
 pub mod pass_times;

@@ -3,7 +3,7 @@
 //! For a row of logits l, temperature T and m = max l, the weights are w(x) = e^((l(x) − m)/T), and p(x) = w(x)/Z.
 //! Draft x at position i is accepted if uᵢ·q̂(x) < p(x), where uᵢ is the i-th random draw of the round. If q̂ was sent,
 //! or if all drafts are accepted, the next draw selects the following token in the order of
-//! [`outrider_speculation::judge::rules::Decision::replace`]: first the tokens outside q̂'s support by id, with weight
+//! `Decision::replace` of `outrider_speculation::judge`: first the tokens outside q̂'s support by id, with weight
 //! w(x), then the support by id, with weight max(0, w(x) − q̂(x)·Z). Without q̂, after the last draft, all tokens are
 //! ordered by id. A draw therefore gives the same token as on the CPU, unless rounding moves a boundary past it.
 //!
@@ -15,7 +15,7 @@ use outrider_codec::{
     distribution::DraftDist,
     scheme::{Drafts, Sends},
 };
-use outrider_speculation::judge::{Judgement, Round, thinning};
+use outrider_speculation::judge::{Judgement, Round, Rule, thinning};
 
 use crate::{error::DeviceError, model::BatchRows, search::Pieces};
 
@@ -52,7 +52,7 @@ impl Plan {
     fn of(round: &Round, vocab_size: usize) -> Option<Self> {
         let sampling = &round.sampling;
         let sorts = sampling.top_p < 1.0 || sampling.top_k > 0 && (sampling.top_k as usize) < vocab_size;
-        if !round.rule.is_exact() || round.evidence {
+        if round.rule != Rule::EXACT || round.evidence {
             None
         } else if sampling.temperature == 0.0 {
             Some(Self::Greedy)

@@ -10,7 +10,7 @@ use outrider_codec::{
 };
 use outrider_device::{BatchRows, Device};
 use outrider_speculation::{
-    judge::{Judgement, NextToken, Round, judge, rules::Rule},
+    judge::{Judgement, NextToken, Round, Rule, judge},
     sample::{End, Randomness},
 };
 use outrider_tests::{

@@ -13,11 +13,10 @@ use outrider_codec::{
 };
 use outrider_speculation::{
     control::stop::StopRule,
-    draft::conformal::ThresholdParameters,
-    draft::gate::{Confidence, Gate},
-    judge::rules::Rule,
+    draft::{Confidence, Gate, ThresholdParameters},
+    judge::Rule,
     session::edge::{Mode, Settings, Speculation},
-    study::comparison::ComparisonParameters,
+    study::ComparisonParameters,
 };
 
 use crate::rules;

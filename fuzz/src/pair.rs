@@ -11,7 +11,8 @@ use outrider_codec::{
 };
 use outrider_speculation::{
     control::stop::StopRule,
-    draft::gate::Gate,
+    draft::Gate,
+    judge::Rule,
     session::{
         cloud::{Admission, CloudOutput, CloudSession, Pass, TargetInfo},
         edge::{Committed, DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Mode, Origin, Settings, Speculation},
@@ -97,14 +98,15 @@ impl Run {
     /// The rule that drafts are judged by, as it travels.
     pub fn rule(&self) -> RuleParameters {
         drafting(&self.settings).map_or(RuleParameters::EXACT, |drafting| RuleParameters {
-            number: drafting.rule.number(),
+            number: Rule::all().iter().take_while(|info| info.name != drafting.rule.info().name).count() as u8,
             parameter: drafting.rule.parameter() as f32,
         })
     }
 
     fn sends(&mut self, draft: Draft, model: &Toy) {
         let speculation = drafting(&self.settings).expect("somebody drafts");
-        assert!(draft.count == 0 || !speculation.gate.is_cascade(), "a cascade drafts nothing");
+        let is_cascade = matches!(speculation.gate, Gate::TokenCascade { .. } | Gate::SequenceCascade { .. });
+        assert!(draft.count == 0 || !is_cascade, "a cascade drafts nothing");
         // Where no token follows a round, a draft more is in its place.
         let most = speculation.draft_length.saturating_add(1);
         assert!(speculation.stop != StopRule::Fixed || u32::from(draft.count) <= most, "{draft:?}, {most} allowed");

@@ -6,7 +6,8 @@ use core::time::Duration;
 use arbitrary::{Result, Unstructured};
 use outrider_codec::frame::Finish;
 use outrider_speculation::{
-    draft::gate::Gate,
+    draft::Gate,
+    judge::Rule,
     session::edge::{EndReason, Origin},
 };
 
@@ -76,7 +77,7 @@ fn judge_explanation(pair: &Pair, run: &Run) {
     let Some(explanation) = &statistics.explanation else { return };
     assert_eq!(explanation.judged, statistics.judged, "some drafts came without evidence");
     let judged = explanation.judged as f64;
-    if drafting(&run.settings).expect("there are drafts").rule.is_exact() {
+    if drafting(&run.settings).expect("there are drafts").rule == Rule::EXACT {
         assert!(explanation.divergence <= 1e-5 * judged, "{explanation:?}");
     }
     if run.settings.sampling.temperature == 0.0 && rules::is_the_targets_when_greedy(run.rule()) {

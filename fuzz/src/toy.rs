@@ -4,7 +4,7 @@
 use arbitrary::{Result, Unstructured};
 use outrider_speculation::{
     Choice, Chosen, Forward, TopK,
-    draft::heads::{Head, Heads},
+    draft::{Head, Heads},
     sample::{Distribution, SharedNoise},
 };
 
@@ -60,7 +60,7 @@ pub const TAU: f64 = 0.5;
 /// A gate that reads the first number of the hidden state and a stop head that reads the second, or one of them, or
 /// none.
 pub fn heads(input: &mut Unstructured<'_>) -> Result<Option<Heads>> {
-    let head = |weights: [f32; 2], bias| Some(Head::new(weights.into(), bias).expect("they are finite"));
+    let head = |weights: [f32; 2], bias| Some(Head::new(weights.into(), bias, Vec::new()).expect("they are finite"));
     let (gate, stop) = (head([1.0, 0.0], 0.0), head([0.0, 1.0], 2.0));
     Ok(match input.int_in_range(0..=7u8)? {
         5 => None,

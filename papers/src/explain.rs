@@ -11,12 +11,10 @@ use core::time::Duration;
 use outrider_codec::scheme::Sends;
 use outrider_models::HeadsFile;
 use outrider_speculation::{
-    draft::gate::Gate,
+    draft::Gate,
+    judge::Rule,
     session::edge::Speculation,
-    study::{
-        explanation::Explanation,
-        statistics::{RoundRecord, Statistics},
-    },
+    study::{Explanation, RoundRecord, Statistics},
 };
 use serde::Serialize;
 
@@ -119,6 +117,11 @@ pub fn gate_rates(speculation: &Speculation, heads: Option<&HeadsFile>) -> Optio
     }
 }
 
+/// Standard deviation of the measured acceptance rate around the predicted one.
+fn deviation(explanation: &Explanation) -> f64 {
+    explanation.variance.sqrt() / explanation.judged as f64
+}
+
 impl Explained {
     /// Compares a generation with its prediction and with the target's own, `alone`. `gate` is known if a trained gate
     /// passes tokens.
@@ -129,12 +132,12 @@ impl Explained {
         rounds: &[RoundRecord],
         alone: &Statistics,
     ) -> Self {
-        let rule = &speculation.rule;
+        let (rule, measured, target) = (&speculation.rule, statistics.report(), alone.report());
         let explanation = statistics.explanation.as_ref().filter(|explanation| explanation.judged > 0);
-        let rate = explanation.and_then(Explanation::acceptance_rate);
-        let is_exact = rule.is_exact();
+        let rate = measured.predicted_acceptance_rate;
+        let is_exact = *rule == Rule::EXACT;
         // None follows a continued round.
-        let has_bonus = rule.has_bonus() && speculation.max_in_flight == 1;
+        let has_bonus = rule.info().has_bonus && speculation.max_in_flight == 1;
         // Coupled drafts are rejected more often than TV says.
         let is_coupled = speculation.scheme.sends() == Sends::Ids;
         let drafts: Vec<f64> = rounds.iter().map(|round| round.drafted.len() as f64).collect();
@@ -150,15 +153,14 @@ impl Explained {
         Self {
             acceptance_rate: explanation.zip(rate).map(|(explanation, predicted)| Acceptance {
                 predicted,
-                deviation: explanation.deviation(),
-                measured: statistics.acceptance_rate(),
+                deviation: deviation(explanation),
+                measured: measured.acceptance_rate,
                 unquantized: is_exact.then(|| 1.0 - explanation.bound.discrepancy / explanation.judged as f64),
             }),
-            tokens_per_round: per_round
-                .map(|predicted| Compared { predicted, measured: statistics.tokens_per_round() }),
-            speedup: (alone.tokens_per_second() > 0.0).then(|| Speedup {
+            tokens_per_round: per_round.map(|predicted| Compared { predicted, measured: measured.tokens_per_round }),
+            speedup: (target.tokens_per_second > 0.0).then(|| Speedup {
                 predicted: per_round.zip(costs).map(speedup),
-                measured: statistics.tokens_per_second() / alone.tokens_per_second(),
+                measured: measured.tokens_per_second / target.tokens_per_second,
                 costs,
             }),
             resampling_rate: explanation.filter(|_| statistics.rounds > 0).map(|explanation| {
@@ -168,7 +170,7 @@ impl Explained {
                     predicted: per_round(explanation.rejections),
                     measured: per_round(statistics.resampled as f64),
                     bound: (is_exact && !is_coupled).then(|| Bound {
-                        total: per_round(bound.total()),
+                        total: per_round(bound.discrepancy + bound.distortion),
                         discrepancy: per_round(bound.discrepancy),
                         distortion: per_round(bound.distortion),
                     }),
@@ -179,7 +181,7 @@ impl Explained {
                 all_acceptable: gate.expected_passed(u32::MAX),
                 measured: statistics.passed as f64 / statistics.rounds as f64,
             }),
-            divergence: explanation.and_then(Explanation::mean_divergence).filter(|_| !is_exact),
+            divergence: measured.divergence.filter(|_| !is_exact),
         }
     }
 
@@ -275,7 +277,7 @@ fn expected_tokens(has_bonus: bool, acceptance_rate: f64, drafts: usize) -> f64 
 mod tests {
     use std::collections::BTreeMap;
 
-    use outrider_speculation::{judge::rules::Rule, theory::sqs::RejectionBound};
+    use outrider_speculation::theory::RejectionBound;
 
     use super::*;
     use crate::theory::tk_slt;
@@ -349,7 +351,7 @@ mod tests {
     fn a_rule_without_a_bonus_gives_one_token_less() {
         let (statistics, rounds, alone) = run(4);
         let predicted = |rule: Rule| {
-            let explained = Explained::new(&exact().with_rule(rule), None, &statistics, &rounds, &alone);
+            let explained = Explained::new(&Speculation { rule, ..exact() }, None, &statistics, &rounds, &alone);
             (explained.tokens_per_round.unwrap().predicted, explained.divergence)
         };
         let lossy = Rule::new("lossy", 0.3).unwrap();
@@ -374,7 +376,7 @@ mod tests {
         let coupled = Speculation::new(SchemeParameters::Coupled, 4);
         let coupled = Explained::new(&coupled, None, &statistics, &rounds, &alone);
         assert!(coupled.resampling_rate.unwrap().bound.is_none() && coupled.acceptance_rate.is_some());
-        let bild = exact().with_rule(Rule::new("bild", 3.0).unwrap());
+        let bild = Speculation { rule: Rule::new("bild", 3.0).unwrap(), ..exact() };
         let bild = Explained::new(&bild, None, &statistics, &rounds, &alone);
         assert!(bild.resampling_rate.unwrap().bound.is_none() && bild.acceptance_rate.unwrap().unquantized.is_none());
     }

@@ -1,6 +1,6 @@
 //! Wire form of an acceptance rule: its number and parameter once, and with each draft the statistic that it needs.
 //!
-//! The rules themselves are in `outrider_speculation::judge::rules`. Some decide by the draft model's own distribution,
+//! The rules themselves are in `outrider_speculation::judge`. Some decide by the draft model's own distribution,
 //! before temperature, top-k and top-p; the cloud has only q̂, of the distribution that was sampled. Where those
 //! differ, what such a rule needs of the former comes before the drafts in the payload, as f16.
 

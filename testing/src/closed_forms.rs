@@ -6,7 +6,7 @@
 //! together, round by round.
 
 use outrider_codec::{distribution::DraftDist, frame::SamplingParameters, scheme::SchemeParameters};
-use outrider_speculation::{judge::rules::Rule, sample};
+use outrider_speculation::{judge::Rule, sample};
 
 use crate::{goodness::distance, samplings::NEUTRAL};
 
@@ -78,7 +78,7 @@ impl Position {
 
     /// Outcome of a draft under the rule.
     pub fn fate(&self, rule: &Rule) -> Fate {
-        self.fate_at(rule.name(), rule.parameter())
+        self.fate_at(rule.info().name, rule.parameter())
     }
 
     /// Outcome of a draft under the rule of this name at a parameter, to the last digit.

@@ -331,7 +331,10 @@ impl Cuts {
             Ok(Frame::Hello(_)) => {
                 self.last_ticket = self.last_ticket.wrapping_add(1);
                 let ticket = Ticket { id: [self.last_ticket; 16], secret: [!self.last_ticket; 16] };
-                let mut session = CloudSession::new(self.info.clone(), Admission { ticket, detached_seconds: 120 });
+                let mut session = CloudSession::new(
+                    self.info.clone(),
+                    Admission { ticket, detached_seconds: 120, ..Admission::default() },
+                );
                 session.handle_frame(bytes);
                 let target = CachedToy::new(self.target.clone());
                 self.hosted.push(Hosted { session, ticket, wire: Some(number), target, pass: None, is_held: false });

@@ -9,17 +9,17 @@ use std::{collections::VecDeque, sync::Arc};
 use outrider_codec::frame::{Frame, Guesses, MAX_DRAFT_TOKENS};
 use outrider_speculation::{
     Forward,
+    control::link::Link,
     control::{
         goodput::{Prices, RowCosts},
         rounds::Estimates,
     },
-    draft::heads::Heads,
+    draft::Heads,
     judge::{NextToken, Round},
     session::{
         cloud::{Admission, CloudOutput, CloudSession, OwnDrafts, Pass, TargetInfo},
         edge::{Committed, EdgeOutput, EdgeSession, EndReason, Event, Settings},
     },
-    study::link::Link,
 };
 
 use crate::toy::{CachedToy, ToyModel};
@@ -326,7 +326,7 @@ impl InProcess {
 
     fn time_of(&self, pass: &Pass) -> Duration {
         let alone = if pass.forward.rows > 0 { self.pass_time } else { Duration::ZERO };
-        alone + self.row_time * pass.round.guesses() as u32
+        alone + self.row_time * (pass.round.drafts.len() + pass.round.branch_rows()) as u32
     }
 
     fn change_uplink(&mut self, verdicts: usize) {

@@ -6,8 +6,8 @@ use outrider_codec::{
     scheme::{Scheme, SchemeParameters},
 };
 use outrider_speculation::{
-    draft::{self, Proposal, conformal::ThresholdParameters},
-    judge::rules::Rule,
+    draft::{self, Proposal, ThresholdParameters},
+    judge::Rule,
     sample::{self, Distribution, End, Randomness, SharedNoise},
     session::edge::{Mode, Settings, Speculation},
 };
@@ -110,7 +110,7 @@ impl Texts {
 
     /// Settings of the edge.
     pub fn speculation(&self) -> Speculation {
-        let speculation = Speculation::new(self.scheme, self.draft_length as u32).with_rule(self.rule);
+        let speculation = Speculation { rule: self.rule, ..Speculation::new(self.scheme, self.draft_length as u32) };
         Speculation { threshold: self.threshold, draft_temperature: self.draft_temperature, ..speculation }
     }
 
@@ -239,7 +239,7 @@ impl Texts {
     fn drafts(&self) -> usize {
         match self.draft_length {
             0 => 0,
-            length => length + usize::from(!self.rule.has_bonus()),
+            length => length + usize::from(!self.rule.info().has_bonus),
         }
     }
 
@@ -268,7 +268,7 @@ impl Texts {
             draft = in_doubt(&own, &position.q, &passes);
         }
         let doubt: f64 = draft.iter().sum();
-        if drafted < self.drafts() && left > usize::from(self.rule.has_bonus()) {
+        if drafted < self.drafts() && left > usize::from(self.rule.info().has_bonus) {
             let is_coupled = self.scheme == SchemeParameters::Coupled;
             let fate = if is_coupled { position.coupled() } else { position.fate(&self.rule) };
             let of_q = |(id, accepted): (usize, &f64)| {
@@ -281,7 +281,7 @@ impl Texts {
             if replaced > 0.0 {
                 grow(&fate.replaced.iter().map(|mass| mass / replaced * rejected).collect::<Vec<_>>(), 0);
             }
-        } else if drafted > 0 && !self.rule.has_bonus() {
+        } else if drafted > 0 && !self.rule.info().has_bonus {
             self.add(distribution, text, 0, mass, gate);
         } else {
             grow(&position.p.iter().map(|p| p * doubt).collect::<Vec<_>>(), 0);

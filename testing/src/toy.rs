@@ -5,7 +5,7 @@ use std::sync::Arc;
 use outrider_codec::frame::{Limits, SamplingParameters};
 use outrider_speculation::{
     Forward,
-    draft::heads::Heads,
+    draft::Heads,
     judge::Judgement,
     sample,
     session::{
@@ -49,13 +49,10 @@ impl ToyModel {
             vocab_size,
             tokenizer_hash,
             limits: Limits {
-                context_length,
-                max_draft_tokens: 16,
                 max_in_flight: 8,
                 max_guesses: 64,
                 max_branches: 16,
-                own_draws: false,
-                fewest_passes: false,
+                ..Limits::rounds(context_length, 16)
             },
             eos_ids,
         }

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use outrider_codec::scheme::{Code, Drafts, SchemeParameters};
 use outrider_speculation::{
-    judge::{Judgement, NextToken, Round, judge, rules::Rule},
+    judge::{Judgement, NextToken, Round, Rule, judge},
     session::edge::{Mode, Settings},
 };
 use outrider_tests::{
@@ -76,7 +76,7 @@ fn committed(texts: &Texts) -> Vec<u32> {
 fn bonus(rule: Rule) -> impl Fn(&Position) -> Vec<f64> {
     move |position| {
         let fate = position.fate(&rule);
-        match rule.name() {
+        match rule.info().name {
             "exact" | "bild" => position.p.clone(),
             _ => fate.accepted.iter().zip(fate.replaced).map(|(accepted, replaced)| accepted + replaced).collect(),
         }

@@ -43,7 +43,7 @@ macro_rules! exact {
 
             #[test]
             fn is_exact_under_a_bit_budget() {
-                assert_exact(at(0.7), Speculation::new($scheme, 5).with_budget($budget));
+                assert_exact(at(0.7), Speculation { bit_budget: Some($budget), ..Speculation::new($scheme, 5) });
             }
         }
     )+};

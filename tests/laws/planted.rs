@@ -8,8 +8,8 @@ use outrider_codec::{
     scheme::{Code, Downlink, Drafts, SchemeParameters},
 };
 use outrider_speculation::{
-    judge::{Judgement, NextToken, Round, dssd, judge},
-    sample::{self, Distribution},
+    judge::{Judgement, NextToken, Round, judge},
+    sample::{self, Distribution, Randomness},
 };
 use outrider_tests::{
     goodness::{self, assert_follows},
@@ -220,10 +220,30 @@ fn dssd_judge(
     }
 }
 
+/// Draws of P with their probabilities, as the cloud sends them.
+fn samples(target: &TargetDist, count: usize, randomness: &mut Randomness) -> Vec<(u32, f32)> {
+    let weights: Vec<f64> = target.0.iter().map(|&(_, p)| p.into()).collect();
+    (0..count).map(|_| target.0[randomness.draw(&weights) as usize]).collect()
+}
+
+/// The first sample y that is kept, which it is with probability max(0, 1 − q̂(y)/P(y)).
+fn survivor(samples: &[(u32, f32)], dist: &DraftDist, randomness: &mut Randomness) -> Option<u32> {
+    let q = |id| f64::from(dist.count(id)) / f64::from(dist.total());
+    let kept = |&&(id, p): &&(u32, f32)| randomness.unit() < 1.0 - q(id) / f64::from(p);
+    samples.iter().find(kept).map(|sample| sample.0)
+}
+
+/// A draw from norm(max(0, P − q̂)).
+fn resample(target: &TargetDist, dist: &DraftDist, randomness: &mut Randomness) -> u32 {
+    let q = |id| f64::from(dist.count(id)) / f64::from(dist.total());
+    let weights: Vec<f64> = target.0.iter().map(|&(id, p)| (f64::from(p) - q(id)).max(0.0)).collect();
+    target.0[randomness.draw(&weights) as usize].0
+}
+
 fn from_samples(draft: &DraftToken, target: &TargetDist, ends: &mut Ends) -> u32 {
-    let samples = dssd::samples(target, 2, &mut ends.cloud);
-    let survivor = dssd::survivor(&samples, &draft.dist, &mut ends.edge);
-    survivor.unwrap_or_else(|| dssd::resample(target, &draft.dist, &mut ends.edge))
+    let sent = samples(target, 2, &mut ends.cloud);
+    let kept = survivor(&sent, &draft.dist, &mut ends.edge);
+    kept.unwrap_or_else(|| resample(target, &draft.dist, &mut ends.edge))
 }
 
 #[test]
@@ -234,14 +254,14 @@ fn dssd_with_the_right_halves_is_exact() {
 #[test]
 fn a_surviving_sample_weighted_wrongly_is_caught() {
     let broken = |draft: &DraftToken, target: &TargetDist, ends: &mut Ends| {
-        let samples = dssd::samples(target, 2, &mut ends.cloud);
-        let survivor = samples.iter().find(|&&(id, p)| {
+        let sent = samples(target, 2, &mut ends.cloud);
+        let kept = sent.iter().find(|&&(id, p)| {
             let q = f64::from(draft.dist.count(id)) / f64::from(draft.dist.total());
             // The planted error: survives with max(0, 1 − P/q̂)'s complement, min(1, P/q̂), in place of max(0, 1 −
             // q̂/P).
             ends.edge.unit() * q < f64::from(p)
         });
-        survivor.map_or_else(|| dssd::resample(target, &draft.dist, &mut ends.edge), |sample| sample.0)
+        kept.map_or_else(|| resample(target, &draft.dist, &mut ends.edge), |sample| sample.0)
     };
     assert_caught(SchemeParameters::Dense, &right_draft, &dssd_judge(broken));
 }
@@ -249,10 +269,10 @@ fn a_surviving_sample_weighted_wrongly_is_caught() {
 #[test]
 fn a_follow_up_that_forgets_the_draft_is_caught() {
     let broken = |draft: &DraftToken, target: &TargetDist, ends: &mut Ends| {
-        let samples = dssd::samples(target, 1, &mut ends.cloud);
-        let survivor = dssd::survivor(&samples, &draft.dist, &mut ends.edge);
+        let sent = samples(target, 1, &mut ends.cloud);
+        let kept = survivor(&sent, &draft.dist, &mut ends.edge);
         // The planted error: where no sample survives, one is drawn from P itself.
-        survivor.unwrap_or_else(|| dssd::samples(target, 1, &mut ends.edge)[0].0)
+        kept.unwrap_or_else(|| samples(target, 1, &mut ends.edge)[0].0)
     };
     assert_caught(SchemeParameters::Dense, &right_draft, &dssd_judge(broken));
 }

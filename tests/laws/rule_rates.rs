@@ -19,7 +19,7 @@ use outrider_codec::{
 use outrider_models::{Chunk, Model};
 use outrider_speculation::{
     draft,
-    judge::rules::Rule,
+    judge::Rule,
     sample::Distribution,
     session::edge::{Mode, Settings, Speculation},
 };
@@ -31,7 +31,7 @@ const SCHEME: SchemeParameters =
     SchemeParameters::KSqs { support_size: 32, lattice_resolution: 100, code: Code::Enumerative };
 /// The scheme of texts under a rule: BiLD needs all of q.
 fn scheme(rule: &Rule) -> SchemeParameters {
-    if ["bild", "bild-star"].contains(&rule.name()) { SchemeParameters::Dense } else { SCHEME }
+    if ["bild", "bild-star"].contains(&rule.info().name) { SchemeParameters::Dense } else { SCHEME }
 }
 
 const DEVIATIONS: f64 = 4.5;
@@ -76,7 +76,7 @@ impl Bench<'_> {
     async fn run(&mut self, rule: Rule, other: Rule, sampling: SamplingParameters, texts: usize) -> Tally {
         let mut tally = Tally::default();
         let scheme = scheme(&rule);
-        let speculation = Speculation { explain: true, ..Speculation::new(scheme, 4).with_rule(rule) };
+        let speculation = Speculation { explain: true, rule, ..Speculation::new(scheme, 4) };
         let mode = Mode::Speculative(speculation);
         for (prompt, seed) in self.prompts.clone().into_iter().take(texts).zip(1..) {
             let (mut text, mut rows) = (prompt.clone(), Vec::new());
@@ -159,7 +159,7 @@ async fn every_rule_rejects_as_often_as_its_closed_form_says() {
                 println!(
                     "{:<12} {:.2} T = {}: {:>4} of {:>4} rejected, {:>6.1} predicted, {:>6.1} by the cloud; off by {off:.1}, \
                      by {other:.1} with the other parameter",
-                    rule.name(),
+                    rule.info().name,
                     rule.parameter(),
                     sampling.temperature,
                     tally.rejected,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use outrider_speculation::{
     control::stop::StopRule,
-    draft::heads::{Head, Heads},
+    draft::{Head, Heads},
     sample,
     session::edge::{Mode, Settings, Speculation},
 };
@@ -24,7 +24,7 @@ const BIAS: f32 = 2.0;
 const THRESHOLD: f64 = 0.5;
 
 fn heads() -> Heads {
-    let stop = Head::seeing(WEIGHTS.to_vec(), BIAS, SEEN.to_vec()).unwrap();
+    let stop = Head::new(WEIGHTS.to_vec(), BIAS, SEEN.to_vec()).unwrap();
     Heads { gate: None, stop: Some(stop), threshold: 0.5 }
 }
 

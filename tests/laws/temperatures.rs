@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use outrider_codec::scheme::SchemeParameters;
 use outrider_speculation::{
-    judge::rules::Rule,
+    judge::Rule,
     session::edge::{Mode, Settings, Speculation, StartError},
 };
 use outrider_tests::{
@@ -111,8 +111,10 @@ fn a_statistic_at_the_drafts_temperature_is_caught() {
 #[test]
 fn a_rule_that_takes_drafts_for_q_needs_them_at_1() {
     let refused = |rule: &str, scheme, draft_temperature| {
-        let speculation =
-            Speculation::new(scheme, 2).with_rule(Rule::new(rule, if rule == "exact" { 0.0 } else { 0.1 }).unwrap());
+        let speculation = Speculation {
+            rule: Rule::new(rule, if rule == "exact" { 0.0 } else { 0.1 }).unwrap(),
+            ..Speculation::new(scheme, 2)
+        };
         let mode = Mode::Speculative(Speculation { draft_temperature, ..speculation });
         let texts = texts(scheme, 1.0, 1.0);
         let settings = Settings { mode, sampling: NEUTRAL, seed: 1, max_new_tokens: 4 };

@@ -7,10 +7,8 @@ use outrider_codec::{
     scheme::{Code, SchemeParameters},
 };
 use outrider_speculation::{
-    draft::conformal::ThresholdParameters,
-    draft::gate::{Confidence, Gate},
-    draft::heads::{Head, Heads},
-    judge::rules::Rule,
+    draft::{Confidence, Gate, Head, Heads, ThresholdParameters},
+    judge::Rule,
     sample,
     session::edge::{EndReason, Mode, Origin, Settings, Speculation},
 };
@@ -32,7 +30,7 @@ fn texts(scheme: SchemeParameters, rule: Rule, sampling: SamplingParameters, dra
 
 /// A gate made by hand: passes about half of the hidden states.
 fn heads() -> Heads {
-    Heads { gate: Some(Head::new(vec![-1.0, 0.5], 0.1).unwrap()), stop: None, threshold: TAU }
+    Heads { gate: Some(Head::new(vec![-1.0, 0.5], 0.1, Vec::new()).unwrap()), stop: None, threshold: TAU }
 }
 
 fn gate(draft: &ToyModel, prefix: &[u32]) -> bool {
@@ -143,7 +141,7 @@ fn sprinter_that_sees_the_token() {
                 distance(&distribution, &p) > 0.02 && distance(&distribution, &q) > 0.05,
                 "the gate says something"
             );
-            let gate = Head::seeing(vec![-1.0, 0.5], SEEING_BIAS, SEEN.to_vec()).unwrap();
+            let gate = Head::new(vec![-1.0, 0.5], SEEING_BIAS, SEEN.to_vec()).unwrap();
             let heads = Heads { gate: Some(gate), stop: None, threshold: TAU };
             let ends = (texts.draft.clone(), texts.target.clone());
             let mut pair = InProcess::connect_with(ends.0, ends.1, 64, &[], Some(heads));

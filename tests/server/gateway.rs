@@ -22,7 +22,7 @@ use outrider_codec::{
     scheme::{Code, Downlink, SchemeParameters},
 };
 use outrider_speculation::{
-    judge::rules::Rule,
+    judge::Rule,
     session::edge::{Mode, Settings, Speculation},
 };
 use outrider_tests::{

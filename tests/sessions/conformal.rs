@@ -6,12 +6,11 @@ use outrider_codec::{
     scheme::{Code, SchemeParameters},
 };
 use outrider_speculation::{
-    draft::conformal::ThresholdParameters,
-    draft::gate::{Confidence, Gate},
-    judge::rules::Rule,
+    draft::{Confidence, Gate, ThresholdParameters},
+    judge::Rule,
     sample,
     session::edge::{Mode, Settings, Speculation},
-    study::statistics::Statistics,
+    study::Statistics,
 };
 use outrider_tests::{
     in_process::{InProcess, Run},
@@ -178,7 +177,7 @@ fn a_threshold_belongs_to_its_settings() {
     }
     let last = *thresholds(&mut pair, c_sqs(STEEP, 1)).last().unwrap();
     assert!(thresholds(&mut pair, Speculation::new(SchemeParameters::Coupled, 4)).is_empty());
-    let lossy = c_sqs(STEEP, 1).with_rule(Rule::new("lossy", 0.3).unwrap());
+    let lossy = Speculation { rule: Rule::new("lossy", 0.3).unwrap(), ..c_sqs(STEEP, 1) };
     let after = thresholds(&mut pair, lossy);
     assert!(begins_after(&after, last), "{after:?} after {last}");
 }

@@ -5,12 +5,12 @@ use core::time::Duration;
 use outrider_codec::{
     enumerative::subset_bits,
     frame::{Finish, Frame, Next},
-    scheme::{Code, Downlink, SchemeParameters},
+    scheme::{Code, Downlink, Scheme, SchemeParameters},
 };
 use outrider_speculation::{
     control::stop::StopRule,
-    draft::{conformal::ThresholdParameters, sparsify},
-    judge::rules::Rule,
+    draft::{ThresholdParameters, propose},
+    judge::Rule,
     sample::Distribution,
     session::edge::{EndReason, Mode, Origin, Settings, Speculation, StartError},
 };
@@ -134,11 +134,12 @@ fn every_scheme_costs_its_formula() {
     let run = pair.generate(&[0], &settings(mode, 1.0, 100));
     let mut text = vec![0];
     let mut beta = threshold.initial;
+    let coded = Scheme::new(scheme, v).unwrap();
     for committed in &run.committed {
         let record = committed.round.as_ref().unwrap();
         let row = draft.logits(&text);
         let q = Distribution::new(&row, &at(1.0)).unwrap();
-        let k = sparsify::above(&q, beta).ids.len() as u32;
+        let k = propose(&q, scheme, &coded, beta).unwrap().support_size;
         let expected = log2(v) + subset_bits(v, k) + composition(k) + log2(k);
         assert_eq!(record.payload_bits, record.drafted.len() * expected as usize);
         text.extend(committed.tokens.iter().map(|token| token.0));
@@ -148,7 +149,7 @@ fn every_scheme_costs_its_formula() {
             let q = &text[..text.len() - 1];
             let row = draft.logits(q);
             let q = Distribution::new(&row, &at(1.0)).unwrap();
-            beta = beta - threshold.step * (sparsify::above(&q, beta).dropped_mass() - threshold.target);
+            beta = beta - threshold.step * (propose(&q, scheme, &coded, beta).unwrap().dropped_mass - threshold.target);
         }
     }
 }
@@ -224,7 +225,7 @@ fn a_budget_ends_the_round_before_it_is_exceeded() {
     // 51 + 35 + 3 = 89 bits a token (57 for the support).
     let token_bits = subset_bits(300, 8) + subset_bits(107, 7) + 3;
     for (budget, expected) in [(token_bits - 1, 0), (token_bits, 1), (3 * token_bits - 1, 2), (3 * token_bits, 3)] {
-        settings.mode = Mode::Speculative(k_sqs(8, 100, 16).with_budget(budget));
+        settings.mode = Mode::Speculative(Speculation { bit_budget: Some(budget), ..k_sqs(8, 100, 16) });
         let run = pair.generate(&[0], &settings);
         let most = run.committed.iter().map(|c| c.round.as_ref().unwrap().drafted.len()).max();
         assert_eq!(most, Some(expected));
@@ -247,7 +248,7 @@ fn the_link_takes_the_time_it_should() {
         assert_eq!(record.accepted, record.drafted.len());
     }
     assert_eq!(run.committed.len(), 10);
-    assert_eq!(pair.edge.statistics().server_passes_per_token(), 0.2);
+    assert_eq!(pair.edge.statistics().report().server_passes_per_token, 0.2);
     assert_eq!(pair.target_passes(), 10);
 }
 

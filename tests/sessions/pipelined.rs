@@ -8,8 +8,8 @@ use outrider_codec::{
     scheme::{Code, Downlink, SchemeParameters},
 };
 use outrider_speculation::{
-    draft::conformal::ThresholdParameters,
-    judge::rules::Rule,
+    draft::ThresholdParameters,
+    judge::Rule,
     sample::{End, Randomness},
     session::edge::{Mode, Settings, Speculation},
 };
@@ -45,7 +45,7 @@ fn delay(pair: &mut InProcess, chance: &mut Randomness) {
 /// closed form's, whatever is under way when a draft is rejected.
 fn assert_closed_form(scheme: SchemeParameters, rule: Rule, draft_length: usize) {
     let texts = Texts { rule, draft_length, length: 4, ..Texts::of_three(scheme, NEUTRAL) };
-    let distribution = if rule.is_exact() { texts.of_target() } else { texts.ungated() };
+    let distribution = if rule == Rule::EXACT { texts.of_target() } else { texts.ungated() };
     let speculation = Speculation { max_in_flight: 3, ..texts.speculation() };
     let mut pair = texts.connect();
     let mut chance = Randomness::new(1, End::Edge);
@@ -86,8 +86,8 @@ fn the_text_does_not_depend_on_what_is_under_way() {
     let mut chance = Randomness::new(3, End::Edge);
     let lossy = Rule::new("lossy", 0.4).unwrap();
     let cases = schemes::every(3, 20).into_iter().map(|scheme| Speculation::new(scheme, 2)).chain([
-        Speculation::new(k_sqs(3, Code::Adaptive), 4).with_budget(40),
-        Speculation::new(k_sqs(3, Code::Enumerative), 3).with_rule(lossy),
+        Speculation { bit_budget: Some(40), ..Speculation::new(k_sqs(3, Code::Adaptive), 4) },
+        Speculation { rule: lossy, ..Speculation::new(k_sqs(3, Code::Enumerative), 3) },
     ]);
     for speculation in cases {
         for seed in 0..20 {

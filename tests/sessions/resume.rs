@@ -3,7 +3,7 @@
 use outrider_codec::scheme::{Code, Downlink, SchemeParameters};
 use outrider_speculation::{
     control::plan::Schedule,
-    draft::gate::{Confidence, Gate},
+    draft::{Confidence, Gate},
     session::edge::{Ahead, Mode, Settings, Speculation},
 };
 use outrider_tests::{

@@ -162,7 +162,7 @@ fn odld_tracks_a_changing_link() {
         pair.uplink_changes = steps.map(|(from, rate)| (from, rate, ms(20))).to_vec();
         let speculation = Speculation { stop: StopRule::Odld, ..Speculation::new(SCHEME, 4) };
         let run = pair.generate(&[0], &settings(&speculation, SHARP, seed, 4000));
-        let acceptance_rate = pair.edge.statistics().acceptance_rate();
+        let acceptance_rate = pair.edge.statistics().report().acceptance_rate;
         assert!(run.estimates.len() > 240, "{} rounds", run.estimates.len());
         for (from, rate) in steps {
             let fixed = 40.0 / rate + 0.04 + 0.04;

@@ -73,13 +73,10 @@ pub fn target_info() -> TargetInfo {
         vocab_size: draft.vocab_size,
         tokenizer_hash: TOKENIZER_HASH,
         limits: frame::Limits {
-            context_length: draft.context_length,
-            max_draft_tokens: 16,
             max_in_flight: 8,
             max_guesses: 64,
             max_branches: 16,
-            own_draws: false,
-            fewest_passes: false,
+            ..frame::Limits::rounds(draft.context_length, 16)
         },
         eos_ids: vec![],
     }

@@ -6,7 +6,7 @@ use futures_channel::{mpsc::UnboundedSender, oneshot};
 use futures_util::FutureExt;
 use outrider_models::{ChatTemplate, Tokenizer};
 use outrider_speculation::{
-    draft::heads::Heads,
+    draft::Heads,
     session::{
         edge::{DraftInfo, EdgeSession},
         edge_driver::{DriveError, Notice, Retry},

@@ -1,7 +1,7 @@
 //! Trained heads for the draft model: from their file to the session's decisions.
 
 use outrider_models::{HeadsError, HeadsFile, LinearHead, ModelConfig, Tokenizer};
-use outrider_speculation::draft::heads::{Head, HeadError, Heads};
+use outrider_speculation::draft::{Head, HeadError, Heads};
 
 use crate::error::Failure;
 
@@ -14,8 +14,7 @@ pub fn read(bytes: &[u8], draft: &ModelConfig, tokenizer: &Tokenizer) -> Result<
         HeadsError::OtherDraft { .. } => Failure::new("heads-mismatch", error.to_string()),
         _ => corrupt(error),
     })?;
-    let head =
-        |head: Option<LinearHead>| head.map(|head| Head::seeing(head.weights, head.bias, head.token)).transpose();
+    let head = |head: Option<LinearHead>| head.map(|head| Head::new(head.weights, head.bias, head.token)).transpose();
     let heads = (|| Ok(Heads { gate: head(file.gate)?, stop: head(file.stop)?, threshold: file.metadata.tau }))();
     heads.map_err(|error: HeadError| Failure::new("corrupt-heads", error.to_string()))
 }

@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use gloo_net::websocket::{Message, futures::WebSocket};
 use gloo_timers::future::TimeoutFuture;
 use js_sys::{Array, Error, Promise, Uint8Array};
-use outrider_speculation::{session::edge_driver::Socket, study::link::Link};
+use outrider_speculation::{control::link::Link, session::edge_driver::Socket};
 use wasm_bindgen_futures::{JsFuture, spawn_local};
 use web_time::Instant;
 

@@ -3,15 +3,12 @@
 use outrider_codec::frame::{Limits, SamplingParameters, Ticket, Welcome};
 use outrider_models::{Conversation, Message, StopStrings, TemplateVariables, Tool};
 use outrider_speculation::{
-    draft::heads::Heads,
+    draft::Heads,
     session::{
         edge::{Mode, SavedSession, Settings},
         options::DraftingOptions,
     },
-    study::{
-        evidence,
-        statistics::{Report, RoundRecord},
-    },
+    study::{self, Report, RoundRecord},
 };
 use serde::{Deserialize, Serialize};
 use wasm_bindgen::JsValue;
@@ -283,10 +280,10 @@ struct Candidate {
 
 impl TokenEvidence {
     /// Converts the known values, if any; `text` returns the text of an id.
-    pub fn new(known: Option<&evidence::TokenEvidence>, text: impl Fn(u32) -> String) -> Self {
+    pub fn new(known: Option<&study::TokenEvidence>, text: impl Fn(u32) -> String) -> Self {
         let Some(known) = known else { return Self { logprob: None, bits: None, candidates: Vec::new() } };
         let candidate =
-            |&evidence::Candidate { id, draft, target }: &_| Candidate { id, text: text(id), q: draft, p: target };
+            |&study::Candidate { id, draft, target }: &_| Candidate { id, text: text(id), q: draft, p: target };
         let candidates = known.candidates.iter().map(candidate).collect();
         Self { logprob: known.log_probability, bits: known.bits, candidates }
     }

@@ -49,7 +49,9 @@ impl<'a> Edges<'a> {
 
     async fn connect(&self, address: &str, mode: Mode) -> Result<Player<'a>, Failure> {
         let url = format!("ws://{address}/session");
-        let edge = NativeEdge::connect(self.draft, self.info.clone(), &url, None, Retry::NEVER).await?;
+        let edge =
+            NativeEdge::connect(self.draft, self.info.clone(), &url, None, Retry { attempts: 0, ..Retry::default() })
+                .await?;
         Ok(Player::Edge { edge: Box::new(edge), mode })
     }
 }

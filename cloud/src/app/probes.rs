@@ -16,7 +16,7 @@ use outrider_codec::{
     frame::{Limits, MAX_FRAME_BYTES, PROTOCOL_VERSION},
     scheme::SchemeName,
 };
-use outrider_speculation::judge::rules::Rule;
+use outrider_speculation::judge::Rule;
 use serde::Serialize;
 use tokio::time;
 

@@ -2,8 +2,7 @@
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, error::ErrorKind};
 use outrider_speculation::session::options::{
-    DraftingOptions,
-    entries::{Entry, NAMES, NameInfo},
+    DraftingOptions, Entry, NAMES, NameInfo,
     numbers::{Group, NUMBERS, NumberInfo},
 };
 use serde::Serialize;

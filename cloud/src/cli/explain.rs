@@ -4,7 +4,7 @@ use clap::Args;
 use outrider_models::HeadsFile;
 use outrider_speculation::{
     session::edge::Mode,
-    study::statistics::{RoundRecord, Statistics},
+    study::{RoundRecord, Statistics},
 };
 use serde_json::Value;
 

@@ -9,7 +9,7 @@ use clap::Args;
 use outrider_models::{HeadsFile, Model, TemplateVariables, TextStream, Tokenizer};
 use outrider_speculation::{
     control::stop::StopRule,
-    draft::gate::{Confidence, Gate},
+    draft::{Confidence, Gate},
     session::{
         edge::{Mode, Settings, Speculation},
         options::{
@@ -17,7 +17,7 @@ use outrider_speculation::{
             numbers::{MAX_NEW_TOKENS, SEED},
         },
     },
-    study::statistics::{Report, RoundRecord},
+    study::{Report, RoundRecord},
 };
 use serde::Serialize;
 
@@ -242,7 +242,8 @@ impl Generate {
 impl SettingsArgs {
     fn settings(&self, cloud_only: bool, explain: bool) -> Result<Settings, CommandError> {
         let speculation = Speculation { explain, ..self.drafting.0.speculation()? };
-        if !cloud_only && self.drafting.0.scheme == SchemeChoice::Ahead && speculation.guarantee().lossy {
+        let needs_rounds = speculation.rule.info().lossy || speculation.gate != Gate::Never;
+        if !cloud_only && self.drafting.0.scheme == SchemeChoice::Ahead && needs_rounds {
             return Err("--scheme ahead has no rounds, which gates and lossy rules need".into());
         }
         let mode = if cloud_only { Mode::CloudOnly } else { self.drafting.0.mode(speculation) };

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use clap::Args;
-use outrider_speculation::session::options::entries::{Entry, NAMES};
+use outrider_speculation::session::options::{Entry, NAMES};
 use serde::Serialize;
 
 use super::output::{CommandError, print};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use outrider_speculation::study::statistics::{AheadRecord, Statistics};
+use outrider_speculation::study::{AheadRecord, Statistics};
 use serde::Serialize;
 
 /// The edge's last measurements and choices, and the gain.
@@ -21,7 +21,7 @@ pub struct ExplainedAhead {
 impl ExplainedAhead {
     /// Compares a generation with one of the target `alone`; `None` if the edge did not draft ahead.
     pub fn new(statistics: &Statistics, alone: &Statistics) -> Option<Self> {
-        let speedup = statistics.tokens_per_second() / alone.tokens_per_second();
+        let speedup = statistics.report().tokens_per_second / alone.report().tokens_per_second;
         let Statistics { in_time, branched, .. } = *statistics;
         Some(Self { record: statistics.ahead.clone()?, in_time, branched, speedup })
     }

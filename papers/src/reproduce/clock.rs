@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use outrider_speculation::study::{link::Link, statistics::RoundRecord};
+use outrider_speculation::{control::link::Link, study::RoundRecord};
 
 /// Times of an edge's and a target's passes, and the link between them.
 #[derive(Debug, Clone, Copy, PartialEq)]

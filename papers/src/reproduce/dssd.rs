@@ -292,7 +292,7 @@ impl Speed {
 mod tests {
     use std::collections::BTreeMap;
 
-    use outrider_speculation::study::statistics::{RoundRecord, Statistics};
+    use outrider_speculation::study::{RoundRecord, Statistics};
 
     use super::*;
 

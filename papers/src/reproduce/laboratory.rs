@@ -18,7 +18,7 @@ use outrider_speculation::{
         edge::{Mode, Settings},
         options::DraftingOptions,
     },
-    study::statistics::RoundRecord,
+    study::RoundRecord,
 };
 use serde_json::{Value, json};
 use tokio::{runtime::Handle, task};

@@ -93,7 +93,7 @@ impl Records {
 
 #[cfg(test)]
 mod tests {
-    use outrider_speculation::study::statistics::Statistics;
+    use outrider_speculation::study::Statistics;
 
     use super::*;
 

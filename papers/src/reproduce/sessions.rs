@@ -7,12 +7,10 @@ use std::{pin::Pin, rc::Rc, sync::Arc};
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::{Model, Tokenizer};
 use outrider_speculation::{
-    draft::heads::Heads,
+    control::link::Link,
+    draft::Heads,
     session::edge::{Mode, Origin, Settings, Speculation},
-    study::{
-        link::Link,
-        statistics::{RoundRecord, Statistics},
-    },
+    study::{RoundRecord, Statistics},
 };
 
 use crate::report::estimate::Estimate;

@@ -11,7 +11,7 @@ use std::thread;
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::{Chunk, KvCache, Logits, Model};
 use outrider_speculation::{
-    draft::heads::TokenFeatures,
+    draft::TokenFeatures,
     sample::{Distribution, End, LogitsError, Randomness, transform},
 };
 use serde::Serialize;

@@ -205,7 +205,7 @@ fn loss(parameters: &[f64], samples: &Samples) -> f64 {
 mod tests {
     use super::*;
     use crate::training::roc;
-    use outrider_speculation::{draft::heads::Head, sample::End};
+    use outrider_speculation::{draft::Head, sample::End};
 
     const WIDTH: usize = 12;
     /// Direction that separates the samples; features 3 and 7 have no influence.
@@ -230,8 +230,9 @@ mod tests {
     }
 
     fn scores(head: &LinearHead, samples: &Samples) -> Vec<f64> {
-        let head = Head::new(head.weights.clone(), head.bias).unwrap();
-        samples.features.chunks_exact(head.width()).map(|row| head.score(row)).collect()
+        let width = head.weights.len();
+        let head = Head::new(head.weights.clone(), head.bias, Vec::new()).unwrap();
+        samples.features.chunks_exact(width).map(|row| head.score(row, &[])).collect()
     }
 
     fn fitted(training: &Samples, validation: &Samples) -> Fit {

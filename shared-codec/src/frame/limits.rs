@@ -32,7 +32,7 @@ pub struct Limits {
 
 impl Limits {
     /// Limits of a server that takes rounds of drafts one at a time, and no guesses.
-    pub fn rounds(context_length: u32, max_draft_tokens: u8) -> Self {
+    pub const fn rounds(context_length: u32, max_draft_tokens: u8) -> Self {
         Self {
             context_length,
             max_draft_tokens,

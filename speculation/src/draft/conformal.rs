@@ -176,7 +176,7 @@ mod tests {
             Distribution,
             tests::{PLAIN, logits},
         },
-        theory::sqs::dropped_mass_bound,
+        theory::dropped_mass_bound,
     };
     use proptest::prelude::*;
     #[cfg(target_arch = "wasm32")]

@@ -92,7 +92,7 @@ pub enum Gate {
     #[default]
     Never,
     /// SPRINTER (Zhong et al., Algorithm 2): a token passes while the trained gate trusts its hidden state; the first
-    /// that it does not is drafted. With γ = 1, which is what [`draft_length`](Gate::draft_length) says, this is the
+    /// that it does not is drafted. With γ = 1, which is the default then, this is the
     /// paper's but for the bonus token that follows an accepted draft; a larger γ has more tokens after the one in
     /// doubt verified.
     Sprinter {
@@ -139,12 +139,12 @@ pub(crate) enum Doubt {
 
 impl Gate {
     /// True if nothing is ever drafted: tokens pass or are the target's.
-    pub fn is_cascade(&self) -> bool {
+    pub(crate) fn is_cascade(&self) -> bool {
         matches!(self, Gate::TokenCascade { .. } | Gate::SequenceCascade { .. })
     }
 
     /// Draft length γ of the gate's paper, if it has one: SPRINTER verifies the token in doubt and no other.
-    pub fn draft_length(&self) -> Option<u32> {
+    pub(crate) fn draft_length(&self) -> Option<u32> {
         matches!(self, Gate::Sprinter { .. }).then_some(1)
     }
 
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn each_policy_has_its_own_doubts() {
-        let heads = Heads { gate: Some(Head::new(vec![1.0], 0.0).unwrap()), stop: None, threshold: 0.5 };
+        let heads = Heads { gate: Some(Head::new(vec![1.0], 0.0, vec![]).unwrap()), stop: None, threshold: 0.5 };
         let doubt = |gate: Gate, hidden: f32, peak: f64| gate.doubt(Some(&heads), &[hidden], None, 9, || peak);
         assert_eq!(doubt(Gate::Never, 9.0, 1.0), Doubt::Verify);
         let sprinter = Gate::Sprinter { threshold: None };

@@ -24,7 +24,7 @@ const DROPPED: u32 = 42;
 ///
 /// # Errors
 /// [`DistError::Empty`] for a support without mass.
-pub fn quantize(support: &Support) -> Result<DraftDist, DistError> {
+pub(crate) fn quantize(support: &Support) -> Result<DraftDist, DistError> {
     let count = |p: f64| count(p / support.mass);
     let rounded = support.ids.iter().zip(support.probabilities.iter().map(|&p| count(p)));
     let (ids, counts) = rounded.filter(|&(_, count)| count > 0).map(|(&id, count)| (id, count)).unzip();
@@ -35,7 +35,7 @@ pub fn quantize(support: &Support) -> Result<DraftDist, DistError> {
 ///
 /// # Errors
 /// [`DistError::Empty`] if all tokens are rounded to zero.
-pub fn quantize_all(q: &Distribution<'_>) -> Result<DraftDist, DistError> {
+pub(crate) fn quantize_all(q: &Distribution<'_>) -> Result<DraftDist, DistError> {
     // Room that is not written to costs nothing, and growing over all of a vocabulary does.
     let room = || Vec::with_capacity(q.vocab_size() as usize);
     let (mut ids, mut counts) = (room(), room());

@@ -18,21 +18,16 @@ use crate::sample::Distribution;
 
 /// Features of a token x drawn from q = S(draft) that a head may see besides the hidden state.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct TokenFeatures([f32; TokenFeatures::COUNT]);
+pub struct TokenFeatures(pub [f32; TokenFeatures::COUNT]);
 
 impl TokenFeatures {
     /// Number of features of a token.
-    pub const COUNT: usize = 3;
+    pub(crate) const COUNT: usize = 3;
 
     /// Makes the features of a token `id` that `q` has: ln q(x), H(q) in nats, and max q.
     pub fn of(q: &Distribution<'_>, id: u32) -> Self {
         let peak = q.most_likely(1).first().map_or(0.0, |&id| q.probability(id));
         Self([q.probability(id).ln(), q.entropy(), peak].map(|number| number as f32))
-    }
-
-    /// The features as they are weighed, in the order of [`of`](Self::of).
-    pub fn numbers(&self) -> &[f32] {
-        &self.0
     }
 }
 
@@ -89,13 +84,8 @@ pub struct Heads {
 }
 
 impl Head {
-    /// A head of these weights w and this bias b.
-    pub fn new(weights: Vec<f32>, bias: f32) -> Result<Self, HeadError> {
-        Self::seeing(weights, bias, Vec::new())
-    }
-
-    /// The same with weights `token` of what it sees of the token; empty if that is nothing.
-    pub fn seeing(weights: Vec<f32>, bias: f32, token: Vec<f32>) -> Result<Self, HeadError> {
+    /// A head of weights w and bias b, and of weights u of the `token`'s features; empty if it does not see the token.
+    pub fn new(weights: Vec<f32>, bias: f32, token: Vec<f32>) -> Result<Self, HeadError> {
         if weights.is_empty() {
             return Err(HeadError::Empty);
         }
@@ -110,30 +100,22 @@ impl Head {
     }
 
     /// True if the head needs the token's features.
-    pub fn sees_token(&self) -> bool {
+    pub(crate) fn sees_token(&self) -> bool {
         !self.token.is_empty()
     }
 
     /// Numbers in the hidden states that it scores.
-    pub fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         self.weights.len()
     }
 
-    /// The score σ(w·h + b), in [0, 1], without a token. Summed in f64 from the first element on, so that it has the
-    /// same bits everywhere but for what `exp` differs in. NaN if `hidden` has one.
+    /// The score σ(w·h + b + u·t), in [0, 1], with t the [`TokenFeatures`]; those that are missing count as 0. Summed in
+    /// f64 from the first element on, so that it has the same bits everywhere but for what `exp` differs in. NaN if
+    /// `hidden` has one.
     ///
     /// # Panics
     /// If `hidden` is not as wide as the head; `Heads::check_width` finds that beforehand.
-    pub fn score(&self, hidden: &[f32]) -> f64 {
-        self.score_of(hidden, &[])
-    }
-
-    /// The score σ(w·h + b + u·t), with t the [`numbers`](TokenFeatures::numbers) of a token; those that are missing
-    /// count as 0. Otherwise as [`score`](Self::score).
-    ///
-    /// # Panics
-    /// As [`score`](Self::score).
-    pub fn score_of(&self, hidden: &[f32], token: &[f32]) -> f64 {
+    pub fn score(&self, hidden: &[f32], token: &[f32]) -> f64 {
         assert_eq!(hidden.len(), self.weights.len(), "a hidden state of another width than the head's");
         let dot = |weights: &[f32], numbers: &[f32]| -> f64 {
             weights.iter().zip(numbers).map(|(&w, &x)| f64::from(w) * f64::from(x)).sum()
@@ -161,9 +143,9 @@ impl Heads {
     /// As [`Head::score`].
     pub(crate) fn passes(&self, hidden: &[f32], token: Option<&TokenFeatures>, threshold: Option<f64>) -> bool {
         let threshold = threshold.unwrap_or(self.threshold);
-        let token = token.map(TokenFeatures::numbers);
+        let token = token.map(|token| &token.0[..]);
         self.gate.as_ref().is_some_and(|gate| {
-            (token.is_some() || !gate.sees_token()) && gate.score_of(hidden, token.unwrap_or_default()) >= threshold
+            (token.is_some() || !gate.sees_token()) && gate.score(hidden, token.unwrap_or_default()) >= threshold
         })
     }
 
@@ -191,18 +173,18 @@ mod tests {
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
     fn head(weights: &[f32], bias: f32) -> Head {
-        Head::new(weights.to_vec(), bias).unwrap()
+        Head::new(weights.to_vec(), bias, vec![]).unwrap()
     }
 
     #[test]
     fn a_score_is_the_sigmoid_of_the_affine_form() {
-        assert_eq!(head(&[1.0, -2.0], 0.0).score(&[2.0, 1.0]), 0.5);
+        assert_eq!(head(&[1.0, -2.0], 0.0).score(&[2.0, 1.0], &[]), 0.5);
         // w·h + b = ln 3: three to one.
-        assert!((head(&[3f32.ln(), 9.0], 0.0).score(&[1.0, 0.0]) - 0.75).abs() < 1e-7);
-        assert!((head(&[9.0], -(3f32.ln())).score(&[0.0]) - 0.25).abs() < 1e-7);
-        assert_eq!(head(&[f32::MAX], 0.0).score(&[f32::MAX]), 1.0);
-        assert_eq!(head(&[f32::MAX], 0.0).score(&[f32::MIN]), 0.0);
-        assert!(head(&[1.0], 0.0).score(&[f32::NAN]).is_nan());
+        assert!((head(&[3f32.ln(), 9.0], 0.0).score(&[1.0, 0.0], &[]) - 0.75).abs() < 1e-7);
+        assert!((head(&[9.0], -(3f32.ln())).score(&[0.0], &[]) - 0.25).abs() < 1e-7);
+        assert_eq!(head(&[f32::MAX], 0.0).score(&[f32::MAX], &[]), 1.0);
+        assert_eq!(head(&[f32::MAX], 0.0).score(&[f32::MIN], &[]), 0.0);
+        assert!(head(&[1.0], 0.0).score(&[f32::NAN], &[]).is_nan());
     }
 
     #[test]
@@ -226,31 +208,31 @@ mod tests {
         let q = Distribution::new(&row, &PLAIN).unwrap();
         let seen = TokenFeatures::of(&q, 1);
         let ln2 = core::f32::consts::LN_2;
-        for (found, expected) in seen.numbers().iter().zip([-2.0 * ln2, 1.5 * ln2, 0.5]) {
+        for (found, expected) in seen.0.iter().zip([-2.0 * ln2, 1.5 * ln2, 0.5]) {
             assert!((found - expected).abs() < 1e-6, "{seen:?}");
         }
         let greedy = Distribution::new(&row, &SamplingParameters { temperature: 0.0, ..PLAIN }).unwrap();
-        assert_eq!(TokenFeatures::of(&greedy, 0).numbers(), [0.0, 0.0, 1.0]);
+        assert_eq!(TokenFeatures::of(&greedy, 0).0, [0.0, 0.0, 1.0]);
         for (index, weight) in [(0, 3.0), (1, -2.0), (2, 5.0)] {
             let mut weights = vec![0.0; TokenFeatures::COUNT];
             weights[index] = weight;
-            let head = Head::seeing(vec![1.0], 0.5, weights).unwrap();
-            let expected = sigmoid(0.25 + 0.5 + f64::from(weight) * f64::from(seen.numbers()[index]));
-            assert!((head.score_of(&[0.25], seen.numbers()) - expected).abs() < 1e-12);
+            let head = Head::new(vec![1.0], 0.5, weights).unwrap();
+            let expected = sigmoid(0.25 + 0.5 + f64::from(weight) * f64::from(seen.0[index]));
+            assert!((head.score(&[0.25], &seen.0) - expected).abs() < 1e-12);
             let heads = Heads { gate: Some(head), stop: None, threshold: expected };
             assert!(heads.gate_sees_token() && heads.passes(&[0.2501], Some(&seen), None));
             assert!(!heads.passes(&[0.2499], Some(&seen), None) && !heads.passes(&[9.0], None, None));
         }
-        assert_eq!(Head::seeing(vec![1.0], 0.0, vec![1.0]), Err(HeadError::Token { found: 1 }));
-        let bad = Head::seeing(vec![1.0], 0.0, vec![0.0, f32::NAN, 0.0]);
+        assert_eq!(Head::new(vec![1.0], 0.0, vec![1.0]), Err(HeadError::Token { found: 1 }));
+        let bad = Head::new(vec![1.0], 0.0, vec![0.0, f32::NAN, 0.0]);
         assert_eq!(bad, Err(HeadError::NotFinite { index: 3 }));
     }
 
     #[test]
     fn bad_numbers_and_widths_are_errors() {
-        assert_eq!(Head::new(vec![], 0.0), Err(HeadError::Empty));
-        assert_eq!(Head::new(vec![0.0, f32::NAN], 0.0), Err(HeadError::NotFinite { index: 1 }));
-        assert_eq!(Head::new(vec![0.0, 1.0], f32::INFINITY), Err(HeadError::NotFinite { index: 2 }));
+        assert_eq!(Head::new(vec![], 0.0, vec![]), Err(HeadError::Empty));
+        assert_eq!(Head::new(vec![0.0, f32::NAN], 0.0, vec![]), Err(HeadError::NotFinite { index: 1 }));
+        assert_eq!(Head::new(vec![0.0, 1.0], f32::INFINITY, vec![]), Err(HeadError::NotFinite { index: 2 }));
         let heads = Heads { gate: Some(head(&[1.0], 0.0)), stop: Some(head(&[1.0, 2.0], 0.0)), threshold: 0.5 };
         assert_eq!(heads.check_width(1), Err(HeadError::Width { head: 2, hidden: 1 }));
         assert_eq!(heads.check_width(2), Err(HeadError::Width { head: 1, hidden: 2 }));
@@ -260,13 +242,13 @@ mod tests {
     #[test]
     #[should_panic(expected = "another width")]
     fn another_width_is_not_scored() {
-        head(&[1.0, 2.0], 0.0).score(&[1.0]);
+        head(&[1.0, 2.0], 0.0).score(&[1.0], &[]);
     }
 
     proptest! {
         #[test]
         fn scores_are_probabilities_that_mirror(x in -1e3f32..1e3, bias in -1e3f32..1e3) {
-            let (up, down) = (head(&[1.0], bias).score(&[x]), head(&[-1.0], -bias).score(&[x]));
+            let (up, down) = (head(&[1.0], bias).score(&[x], &[]), head(&[-1.0], -bias).score(&[x], &[]));
             prop_assert!((0.0..=1.0).contains(&up));
             prop_assert!((up + down - 1.0).abs() < 1e-12);
         }

@@ -17,7 +17,7 @@ use crate::draft::sparsify::Support;
 ///
 /// # Errors
 /// [`DistError::Empty`] for an empty support.
-pub fn quantize(support: &Support, resolution: u32) -> Result<DraftDist, DistError> {
+pub(crate) fn quantize(support: &Support, resolution: u32) -> Result<DraftDist, DistError> {
     let counts = counts(&support.probabilities, support.mass, resolution);
     let (ids, counts) = support.ids.iter().zip(counts).filter(|&(_, count)| count > 0).unzip();
     DraftDist::new(ids, counts)

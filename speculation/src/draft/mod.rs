@@ -2,18 +2,21 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | [`sparsify`] | which tokens of q are kept |
-//! | [`conformal`] | C-SQS's threshold for that, with checkpoints that a verdict returns to |
-//! | [`lattice`], [`half`] | their integer counts: from here on there are no floats on the edge |
-//! | [`token`] | the above and the draw, for one token |
-//! | [`gate`], [`heads`] | which tokens the edge commits without asking |
+//! | `sparsify` | which tokens of q are kept |
+//! | `conformal` | C-SQS's threshold for that, with checkpoints that a verdict returns to |
+//! | `lattice`, `half` | their integer counts: from here on there are no floats on the edge |
+//! | `token` | the above and the draw, for one token |
+//! | `gate`, `heads` | which tokens the edge commits without asking |
 
-pub mod conformal;
-pub mod gate;
-pub mod half;
-pub mod heads;
-pub mod lattice;
-pub mod sparsify;
-pub mod token;
+pub(crate) mod conformal;
+pub(crate) mod gate;
+pub(crate) mod half;
+pub(crate) mod heads;
+pub(crate) mod lattice;
+pub(crate) mod sparsify;
+pub(crate) mod token;
 
+pub use conformal::ThresholdParameters;
+pub use gate::{Confidence, Gate, GateName};
+pub use heads::{Head, HeadError, Heads, TokenFeatures};
 pub use token::*;

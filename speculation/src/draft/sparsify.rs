@@ -6,7 +6,7 @@ use crate::sample::Distribution;
 ///
 /// Tokens that rounding to integers is sure to leave without a count need not be listed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Support {
+pub(crate) struct Support {
     /// Token ids in ascending order.
     pub ids: Vec<u32>,
     /// Probability of each id, above zero.
@@ -19,7 +19,7 @@ pub struct Support {
 
 impl Support {
     /// A support whose tokens are all listed.
-    pub fn new(ids: Vec<u32>, probabilities: Vec<f64>) -> Self {
+    pub(crate) fn new(ids: Vec<u32>, probabilities: Vec<f64>) -> Self {
         Self { mass: probabilities.iter().sum(), size: ids.len() as u32, ids, probabilities }
     }
 
@@ -29,7 +29,7 @@ impl Support {
     }
 
     /// The mass of what is not kept, in [0, 1].
-    pub fn dropped_mass(&self) -> f64 {
+    pub(crate) fn dropped_mass(&self) -> f64 {
         (1.0 - self.mass).clamp(0.0, 1.0)
     }
 
@@ -58,13 +58,13 @@ pub(crate) fn all_listing(q: &Distribution<'_>, most: u32) -> Support {
 /// C-SQS: the tokens with mass whose probability is at least `threshold` (eq. 6), or else the most likely one: the
 /// paper's support would be empty where the threshold is above every probability. Tokens without mass are never
 /// kept; the paper's support has them where the threshold is not above zero, to no effect but bits.
-pub fn above(q: &Distribution<'_>, threshold: f64) -> Support {
+pub(crate) fn above(q: &Distribution<'_>, threshold: f64) -> Support {
     let (ids, probabilities): (Vec<u32>, Vec<f64>) = q.at_least(threshold).unzip();
     if ids.is_empty() { top_k(q, 1) } else { Support::new(ids, probabilities) }
 }
 
 /// K-SQS and TK-SLT: the `k` most likely tokens of `q`, fewer if fewer have any mass. Ties go to the smaller id.
-pub fn top_k(q: &Distribution<'_>, k: u32) -> Support {
+pub(crate) fn top_k(q: &Distribution<'_>, k: u32) -> Support {
     Support::of(q.most_likely(k), q)
 }
 

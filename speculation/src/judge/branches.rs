@@ -8,14 +8,8 @@ use core::iter;
 use crate::judge::types::{Branch, NextToken, Round};
 
 impl Round {
-    /// This round with branches.
-    #[must_use]
-    pub fn with_branches(self, branches: Vec<Branch>) -> Self {
-        Self { branches, ..self }
-    }
-
     /// Number of guesses that it judges, those of its branches included.
-    pub fn guesses(&self) -> usize {
+    pub(crate) fn guesses(&self) -> usize {
         self.drafts.len() + self.branch_rows()
     }
 
@@ -44,7 +38,7 @@ impl Round {
     }
 
     /// Number of guesses of a line, at most `accepted`, that are drafts of the round.
-    pub fn on_drafts(&self, line: usize, accepted: usize) -> usize {
+    pub(crate) fn on_drafts(&self, line: usize, accepted: usize) -> usize {
         self.ancestry(line).last().map_or(accepted, |branch| accepted.min(branch.from))
     }
 
@@ -111,7 +105,7 @@ mod tests {
     /// the text and each of these.
     fn tree(seed: u64) -> Round {
         let branches = vec![branch(0, 1, &[4, 5]), branch(1, 2, &[6]), branch(0, 0, &[7]), branch(0, 3, &[0, 4])];
-        Round::ahead(WARM, seed, POSITION, vec![1, 2, 3]).with_branches(branches)
+        Round { branches, ..Round::ahead(WARM, seed, POSITION, vec![1, 2, 3]) }
     }
 
     /// A target whose choice at each position depends on the two tokens before.

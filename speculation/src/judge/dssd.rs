@@ -22,24 +22,24 @@ use outrider_codec::{distribution::DraftDist, frame::TargetDist};
 use crate::{judge::thinning, sample::Randomness};
 
 /// P as it is sent: V probabilities in f32, without those that are zero.
-pub fn sparse(p: &[f64]) -> TargetDist {
+pub(crate) fn sparse(p: &[f64]) -> TargetDist {
     TargetDist((0u32..).zip(p).map(|(id, &p)| (id, p as f32)).filter(|&(_, p)| p > 0.0).collect())
 }
 
 /// `count` independent samples of P with their probabilities.
-pub fn samples(target: &TargetDist, count: usize, randomness: &mut Randomness) -> Vec<(u32, f32)> {
+pub(crate) fn samples(target: &TargetDist, count: usize, randomness: &mut Randomness) -> Vec<(u32, f32)> {
     let weights: Vec<f64> = target.0.iter().map(|&(_, p)| p.into()).collect();
     (0..count).map(|_| target.0[randomness.draw(&weights) as usize]).collect()
 }
 
 /// Resamples on the edge: the first sample that survives its draw; `None` if none does.
-pub fn survivor(samples: &[(u32, f32)], dist: &DraftDist, randomness: &mut Randomness) -> Option<u32> {
+pub(crate) fn survivor(samples: &[(u32, f32)], dist: &DraftDist, randomness: &mut Randomness) -> Option<u32> {
     let samples: Vec<(u32, f64)> = samples.iter().map(|&(id, p)| (id, p.into())).collect();
     thinning::survivor(&samples, dist, randomness)
 }
 
 /// Resamples on the edge: a draw from norm(max(0, P − q̂)), or from P where rounding leaves nothing of it.
-pub fn resample(target: &TargetDist, dist: &DraftDist, randomness: &mut Randomness) -> u32 {
+pub(crate) fn resample(target: &TargetDist, dist: &DraftDist, randomness: &mut Randomness) -> u32 {
     let q = |id| f64::from(dist.count(id)) / f64::from(dist.total());
     let mut weights: Vec<f64> = target.0.iter().map(|&(id, p)| (f64::from(p) - q(id)).max(0.0)).collect();
     if weights.iter().all(|&weight| weight == 0.0) {

@@ -5,19 +5,22 @@
 //! | `types` | a round to be judged, and its judgement: `Round`, `Judgement` |
 //! | `verify` | a round by rows of the target's logits: [`judge`] |
 //! | `branches` | rounds whose drafts form a tree |
-//! | [`rules`], [`unscaled`] | the acceptance rules, and the statistics that some need of the draft model |
-//! | [`dssd`] | how a rejected draft is resampled at the edge |
-//! | [`coupled`] | how often both ends choose the same with shared noise |
+//! | `rules`, `unscaled` | the acceptance rules, and the statistics that some need of the draft model |
+//! | `dssd` | how a rejected draft is resampled at the edge |
+//! | `coupled` | how often both ends choose the same with shared noise |
 //! | [`thinning`] | a round where only single probabilities and samples of the target's distribution can be had |
 
 mod branches;
-pub mod coupled;
-pub mod dssd;
-pub mod rules;
+pub(crate) mod coupled;
+pub(crate) mod dssd;
+pub(crate) mod rules;
 pub mod thinning;
 mod types;
-pub mod unscaled;
+pub(crate) mod unscaled;
 mod verify;
 
+pub use coupled::agreement;
+pub use rules::{Need, Position, Range, Rule, RuleError, RuleInfo, Statistic};
 pub use types::{Branch, Judged, Judgement, JudgementError, NextToken, Round};
+pub use unscaled::Incompatible;
 pub use verify::judge;

@@ -44,7 +44,7 @@ mod token;
 #[cfg(test)]
 mod tests;
 
-pub use decision::{Decision, Interleaving};
+pub(crate) use decision::Decision;
 pub use info::{Position, Range, RuleInfo};
 pub use statistic::{Need, Statistic};
 
@@ -112,7 +112,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// The target's own distribution.
+    /// The target's own distribution. Others may be exact at some parameter, but do not promise it.
     pub const EXACT: Self = Self { number: 0, parameter: 0.0 };
 
     /// The rule that users call `name`. The parameter is rounded to f32, in which it travels.
@@ -148,18 +148,13 @@ impl Rule {
     }
 
     /// The rule's number on the wire.
-    pub fn number(&self) -> u8 {
+    pub(crate) fn number(&self) -> u8 {
         self.number
     }
 
     /// The rule's parameter; an f32, in which it travels.
     pub fn parameter(&self) -> f64 {
         f64::from(self.parameter)
-    }
-
-    /// The name that users write.
-    pub fn name(&self) -> &'static str {
-        self.info().name
     }
 
     /// The row of the rule in the table.
@@ -172,28 +167,17 @@ impl Rule {
         &TABLE
     }
 
-    /// True if this is the exact rule. Others may be exact at some parameter, but do not promise it.
-    pub fn is_exact(&self) -> bool {
-        self.number == Self::EXACT.number
-    }
-
-    /// The part of the draft model's unscaled distribution that the rule needs, the same at all temperatures.
-    pub fn need(&self) -> Need {
-        self.info().need
-    }
-
-    /// True if a token drawn from p follows a round whose drafts are all accepted, as with exact and bild. The bonus
-    /// token of the other rules is distributed as π, which needs q̂ there: it is the round's last draft, and nothing
-    /// follows.
-    pub fn has_bonus(&self) -> bool {
-        self.info().has_bonus
+    /// Consequences of the rule at a position, for each token of the vocabulary: the probability that it is drafted and
+    /// accepted, and the probability that it takes the place of a rejected draft. All of them add up to 1.
+    pub fn consequences(&self, position: &Position<'_>) -> [Vec<f64>; 2] {
+        self.judge(position).consequences(position.q, &position.p.dense())
     }
 
     /// Decides on a drafted position: to keep, to draw or to replace.
     ///
     /// # Panics
-    /// If the position's statistic is there, but is not what the rule [needs](Self::need).
-    pub fn judge(&self, position: &Position<'_>) -> Decision {
+    /// If the position's statistic is there, but is not what the rule needs.
+    pub(crate) fn judge(&self, position: &Position<'_>) -> Decision {
         (self.info().judge)(position, self.parameter())
     }
 }

@@ -19,7 +19,7 @@
 //! The sum in 2 is P(reject): a sample is kept as often as the draft is rejected. With d = P(reject) a round needs 1/d
 //! samples with probability d: one sample on average, whatever the models are.
 //!
-//! [DSSD](crate::judge::dssd) thins too, on the edge.
+//! DSSD thins too, on the edge.
 //!
 //! Where not even p(x) can be had there is [`matching`]: whatever engine samples from whatever p, its own sample y at
 //! each drafted position is what is committed, and the round goes on while y = x. The committed token is a sample of p
@@ -47,7 +47,7 @@ pub fn accepted(drafts: &[DraftToken], probabilities: &[f64], randomness: &mut R
 }
 
 /// Decides if a sample of p survives against q̂, which it does with probability max(0, 1 − q/p).
-pub fn survives(p: f64, q: f64, randomness: &mut Randomness) -> bool {
+pub(crate) fn survives(p: f64, q: f64, randomness: &mut Randomness) -> bool {
     randomness.unit() * p < p - q
 }
 
@@ -153,7 +153,7 @@ mod tests {
         // 1 2 3, in place of 2: 4 5, after 3: 6.
         let branches =
             vec![Branch { parent: 0, from: 1, ids: vec![4, 5] }, Branch { parent: 0, from: 3, ids: vec![6] }];
-        let round = Round::ahead(sampling, 1, 7, vec![1, 2, 3]).with_branches(branches);
+        let round = Round { branches, ..Round::ahead(sampling, 1, 7, vec![1, 2, 3]) };
         for (written, accepted, branch) in [
             (&[1][..], 0, 0),
             (&[1, 2], 1, 0),

@@ -165,8 +165,8 @@ impl Round {
     }
 
     /// True if a token of the target follows where all drafts are accepted.
-    pub fn has_bonus(&self) -> bool {
-        self.drafts.is_empty() || self.rule.has_bonus() && !self.continued
+    pub(crate) fn has_bonus(&self) -> bool {
+        self.drafts.is_empty() || self.rule.info().has_bonus && !self.continued
     }
 
     /// Number of rows of logits that judge the round: after the text, and after each draft but the last unless a bonus
@@ -208,7 +208,7 @@ impl Round {
     ///
     /// # Errors
     /// If no logits could have led to it.
-    pub fn check(&self, judgement: &Judgement, vocab_size: u32) -> Result<(), JudgementError> {
+    pub(crate) fn check(&self, judgement: &Judgement, vocab_size: u32) -> Result<(), JudgementError> {
         let accepted = judgement.accepted;
         let drafts = match judgement.branch {
             0 => self.drafts.len(),

@@ -49,12 +49,12 @@ pub enum Incompatible {
 ///
 /// # Errors
 /// If it does not: all rules but the exact one need q̂, and at T > 0 bild and bild-star need all of q.
-pub fn check(rule: &Rule, scheme: SchemeParameters, sampling: &SamplingParameters) -> Result<(), Incompatible> {
-    let names = (rule.name(), scheme.name());
+pub(crate) fn check(rule: &Rule, scheme: SchemeParameters, sampling: &SamplingParameters) -> Result<(), Incompatible> {
+    let names = (rule.info().name, scheme.name());
     if need(rule, sampling) == Need::Whole && scheme != SchemeParameters::Dense {
         let (rule, scheme) = names;
         Err(Incompatible::PartOfDistribution { rule, scheme })
-    } else if rule.is_exact() || scheme.sends() == Sends::Distributions {
+    } else if *rule == Rule::EXACT || scheme.sends() == Sends::Distributions {
         Ok(())
     } else {
         let (rule, scheme) = names;
@@ -64,20 +64,20 @@ pub fn check(rule: &Rule, scheme: SchemeParameters, sampling: &SamplingParameter
 
 /// The part of q that the rule needs under S(·). At T = 0 that of q̂'s support shows which token is the likeliest.
 fn need(rule: &Rule, sampling: &SamplingParameters) -> Need {
-    match rule.need() {
+    match rule.info().need {
         Need::Whole if sampling.temperature == 0.0 => Need::Support,
         need => need,
     }
 }
 
 /// True if S(·) leaves every distribution unchanged.
-pub fn is_neutral(sampling: &SamplingParameters) -> bool {
+pub(crate) fn is_neutral(sampling: &SamplingParameters) -> bool {
     *sampling == SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 }
 }
 
 /// Encoding of a generation's statistics on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Transport {
+pub(crate) struct Transport {
     need: Need,
     /// V, the size of the vocabulary.
     vocab_size: u32,
@@ -87,7 +87,7 @@ pub struct Transport {
 
 impl Transport {
     /// The encoding that both ends derive from the rule, the sampling parameters, the scheme and V.
-    pub fn new(rule: &Rule, sampling: &SamplingParameters, scheme: SchemeParameters, vocab_size: u32) -> Self {
+    pub(crate) fn new(rule: &Rule, sampling: &SamplingParameters, scheme: SchemeParameters, vocab_size: u32) -> Self {
         let need = need(rule, sampling);
         let kind = match need {
             Need::Nothing => None,
@@ -99,12 +99,12 @@ impl Transport {
     }
 
     /// True if statistics travel. Where they do not q̂ stands for q, which must then have been made at T = 1.
-    pub fn sends(&self) -> bool {
+    pub(crate) fn sends(&self) -> bool {
         self.kind.is_some()
     }
 
     /// Bits that a draft's statistic adds to the payload.
-    pub fn bits(&self, dist: &DraftDist) -> usize {
+    pub(crate) fn bits(&self, dist: &DraftDist) -> usize {
         self.kind.map_or(0, |kind| 8 * kind.length(self.numbers(dist)))
     }
 
@@ -130,7 +130,7 @@ impl Transport {
     ///
     /// # Errors
     /// If the payload is too short, or a number is none that a distribution has.
-    pub fn decode<'a>(&self, payload: &'a [u8], count: u8) -> Result<(Vec<Vec<u16>>, &'a [u8]), DecodeError> {
+    pub(crate) fn decode<'a>(&self, payload: &'a [u8], count: u8) -> Result<(Vec<Vec<u16>>, &'a [u8]), DecodeError> {
         match self.kind {
             None => Ok((Vec::new(), payload)),
             Some(kind) => kind.take(payload, count),
@@ -141,7 +141,7 @@ impl Transport {
     ///
     /// # Errors
     /// If there is not one number for every id of q̂, or of the vocabulary, where the rule needs one for each.
-    pub fn complete(&self, sent: Vec<Vec<u16>>, drafts: &Drafts) -> Result<Vec<Statistic>, DecodeError> {
+    pub(crate) fn complete(&self, sent: Vec<Vec<u16>>, drafts: &Drafts) -> Result<Vec<Statistic>, DecodeError> {
         let Drafts::Distributions(tokens) = drafts else { return Ok(Vec::new()) };
         let Some(kind) = self.kind else {
             return Ok(tokens.iter().map(|token| self.need.of_dist(&token.dist)).collect());

@@ -129,12 +129,12 @@ impl<'a> Distribution<'a> {
     }
 
     /// The row of logits, of length V.
-    pub fn logits(&self) -> &'a [f32] {
+    pub(crate) fn logits(&self) -> &'a [f32] {
         self.logits
     }
 
     /// V, the size of the vocabulary.
-    pub fn vocab_size(&self) -> u32 {
+    pub(crate) fn vocab_size(&self) -> u32 {
         self.logits.len() as u32
     }
 
@@ -149,7 +149,7 @@ impl<'a> Distribution<'a> {
     }
 
     /// All V probabilities.
-    pub fn dense(&self) -> Vec<f64> {
+    pub(crate) fn dense(&self) -> Vec<f64> {
         let mut probabilities = vec![0.0; self.logits.len()];
         match &self.kept {
             Kept::All => self.weights(0, &mut probabilities),

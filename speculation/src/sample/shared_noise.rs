@@ -35,7 +35,7 @@ impl SharedNoise {
     }
 
     /// The generation's seed.
-    pub fn seed(&self) -> u64 {
+    pub(crate) fn seed(&self) -> u64 {
         self.seed
     }
 

@@ -38,13 +38,15 @@ use kept::{KeptFrames, NO_ROUND};
 use target::InFlight;
 pub use target::{OFFER_TAIL, Offer, OwnDrafts, Pass, TargetInfo};
 
-/// The ticket with which a session can be resumed, and for how long.
+/// Terms of a session: the ticket with which it can be resumed, for how long, and what it may ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Admission {
     /// Name and secret of the session, from the server's source of randomness.
     pub ticket: Ticket,
     /// Time that it is kept without a connection, in seconds; sent to the edge.
     pub detached_seconds: u32,
+    /// True to refuse generations that ask for evidence, which shows the target's whole distribution.
+    pub refuses_evidence: bool,
 }
 
 /// An action for the driver.
@@ -88,8 +90,6 @@ pub enum CloudOutput {
 #[derive(Debug)]
 pub struct CloudSession {
     target: TargetInfo,
-    /// True if generations may ask for evidence.
-    evidence: bool,
     admission: Admission,
     kept: KeptFrames,
     /// Frames for a caller in the same process; `None` if the edge is reached over a connection.
@@ -118,7 +118,6 @@ impl CloudSession {
     pub fn new(target: TargetInfo, admission: Admission) -> Self {
         Self {
             target,
-            evidence: true,
             admission,
             kept: KeptFrames::default(),
             frames: None,
@@ -135,11 +134,6 @@ impl CloudSession {
             rates: CandidateRates::default(),
             pass_time: Duration::ZERO,
         }
-    }
-
-    /// Refuses generations that ask for evidence from now on: it shows the target's whole distribution.
-    pub fn refuse_evidence(&mut self) {
-        self.evidence = false;
     }
 
     /// Sets the prices that guesses cost the other sessions from now on.
@@ -324,7 +318,7 @@ impl CloudSession {
                 Ok(())
             }
             (Frame::Prompt(prompt), true) => {
-                let writer = if prompt.evidence && !self.evidence {
+                let writer = if prompt.evidence && self.admission.refuses_evidence {
                     let text = "This server shows nobody here what it judges by: generate without evidence.".to_owned();
                     Err(Failure::generation(prompt.request.generation, ErrorCode::InvalidParameters, text))
                 } else {
@@ -371,7 +365,7 @@ impl CloudSession {
     }
 
     fn welcome(&mut self) {
-        let Admission { ticket, detached_seconds } = self.admission;
+        let Admission { ticket, detached_seconds, .. } = self.admission;
         let welcome = Welcome {
             vocab_size: self.target.vocab_size,
             limits: self.target.limits,

@@ -138,7 +138,7 @@ impl EdgeSession {
 
     /// True if the next draft is worth little: it follows a second candidate, and the line of first ones is there.
     /// Arrived frames should be handed in before it.
-    pub fn has_time(&self) -> bool {
+    pub(crate) fn has_time(&self) -> bool {
         self.is_ahead() && self.generation.as_ref().is_some_and(Generation::has_time)
     }
 

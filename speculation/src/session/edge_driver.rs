@@ -214,7 +214,7 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
         Ok(driver)
     }
 
-    /// Sets how often to connect again from now on when the connection is lost. At first it [never](Retry::NEVER) does.
+    /// Sets how often to connect again from now on when the connection is lost. At first it never does.
     pub fn set_retry(&mut self, retry: Retry) {
         self.retry = retry;
     }

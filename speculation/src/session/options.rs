@@ -1,7 +1,7 @@
 //! Drafting options as users give them: flat names and numbers, the same on the command line and in the page.
 
 mod choice;
-pub mod entries;
+pub(crate) mod entries;
 pub mod numbers;
 
 use outrider_codec::{
@@ -11,6 +11,7 @@ use outrider_codec::{
 use serde::{Deserialize, Serialize};
 
 pub use choice::SchemeChoice;
+pub use entries::{Entry, NAMES, NameInfo, Parameter};
 
 pub use crate::{
     control::{ahead::Goal, stop::StopName},
@@ -90,7 +91,7 @@ pub struct DraftingOptions {
 
 impl Default for DraftingOptions {
     fn default() -> Self {
-        let named = |index: usize| entries::NAMES[index].default;
+        let named = |index: usize| NAMES[index].default;
         Self {
             scheme: choice(named(0)),
             code: choice(named(1)),
@@ -150,7 +151,7 @@ impl DraftingOptions {
     }
 
     /// The scheme with its parameters, where there are rounds.
-    pub fn scheme(&self) -> SchemeParameters {
+    pub(crate) fn scheme(&self) -> SchemeParameters {
         self.scheme.rounds().with(SchemeOptions {
             support_size: self.support_size,
             lattice_resolution: self.lattice_resolution,
@@ -166,7 +167,7 @@ impl DraftingOptions {
     ///
     /// # Errors
     /// If there is none of that name, or its parameter is out of its range.
-    pub fn rule(&self) -> Result<Rule, RuleError> {
+    pub(crate) fn rule(&self) -> Result<Rule, RuleError> {
         let info = Rule::all().iter().find(|info| info.name == self.rule);
         Rule::new(&self.rule, self.rule_parameter.or(info.map(|info| info.default)).unwrap_or(0.0))
     }
@@ -174,7 +175,7 @@ impl DraftingOptions {
     /// The settings of the edge for rounds.
     ///
     /// # Errors
-    /// Those of [`rule`](Self::rule).
+    /// If there is no such rule, or its parameter is out of its range.
     pub fn speculation(&self) -> Result<Speculation, RuleError> {
         let scheme = self.scheme.rounds().info();
         let gate = (self.gate.info().of)(self.gate_threshold);
@@ -197,7 +198,7 @@ impl DraftingOptions {
     /// The settings of the edge for rounds, with a comparison to the costs of other schemes.
     ///
     /// # Errors
-    /// Those of [`rule`](Self::rule).
+    /// If there is no such rule, or its parameter is out of its range.
     pub fn compared_speculation(&self) -> Result<Speculation, RuleError> {
         let compare = ComparisonParameters {
             support_size: self.support_size,

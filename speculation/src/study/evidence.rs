@@ -11,7 +11,7 @@ use outrider_codec::{distribution::DraftDist, frame::Evidence};
 use super::explanation::Drawn;
 
 /// The most candidates that are given for a position.
-pub const MOST_CANDIDATES: usize = 8;
+pub(crate) const MOST_CANDIDATES: usize = 8;
 /// Number of these that are the draft's likeliest; the others are the target's likeliest, as long as it has any.
 const OF_THE_DRAFT: usize = 3;
 

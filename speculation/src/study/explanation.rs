@@ -9,7 +9,7 @@ use outrider_codec::{
     frame::{Evidence, TargetDist},
 };
 
-use crate::{judge::coupled, theory::sqs::RejectionBound};
+use crate::{judge::coupled, theory::RejectionBound};
 
 /// Sums over the judged drafts of a generation.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -28,7 +28,7 @@ pub struct Explanation {
 
 /// The distributions that a draft was drawn from, kept until it is judged.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Drawn {
+pub(crate) struct Drawn {
     /// Probabilities S(q), V of them.
     pub q: Vec<f64>,
     /// The quantized distribution q̂; `None` under coupled drafting, which draws from S(q) itself.
@@ -56,18 +56,13 @@ impl Explanation {
     }
 
     /// The acceptance rate that follows: 1 − the mean probability of rejection; `None` if nothing was judged.
-    pub fn acceptance_rate(&self) -> Option<f64> {
+    pub(crate) fn acceptance_rate(&self) -> Option<f64> {
         (self.judged > 0).then(|| 1.0 - self.rejections / self.judged as f64)
     }
 
     /// Mean TV between the distribution of the committed token and the target's; `None` if nothing was judged.
-    pub fn mean_divergence(&self) -> Option<f64> {
+    pub(crate) fn mean_divergence(&self) -> Option<f64> {
         (self.judged > 0).then(|| self.divergence / self.judged as f64)
-    }
-
-    /// Standard deviation of the measured acceptance rate around it.
-    pub fn deviation(&self) -> f64 {
-        if self.judged == 0 { 0.0 } else { self.variance.sqrt() / self.judged as f64 }
     }
 }
 

@@ -250,7 +250,7 @@ pub struct Report {
 
 impl Statistics {
     /// Accepted per judged draft: the papers' α, which does not depend on the number drafted a round.
-    pub fn acceptance_rate(&self) -> f64 {
+    pub(crate) fn acceptance_rate(&self) -> f64 {
         ratio(self.accepted as f64, self.judged as f64)
     }
 
@@ -265,27 +265,27 @@ impl Statistics {
     }
 
     /// Committed tokens per second since the start.
-    pub fn tokens_per_second(&self) -> f64 {
+    pub(crate) fn tokens_per_second(&self) -> f64 {
         ratio(self.tokens as f64, self.elapsed.as_secs_f64())
     }
 
     /// Tokens that a round commits, the accepted ones and the one after them.
-    pub fn tokens_per_round(&self) -> f64 {
+    pub(crate) fn tokens_per_round(&self) -> f64 {
         ratio((self.tokens - self.passed - self.streamed) as f64, self.rounds as f64)
     }
 
     /// Passes of the target per committed token: the server's cost. 1 without speculation.
-    pub fn server_passes_per_token(&self) -> f64 {
+    pub(crate) fn server_passes_per_token(&self) -> f64 {
         ratio(self.server_passes as f64, self.tokens as f64)
     }
 
     /// The report of these statistics, ready to be shown.
     pub fn report(&self) -> Report {
         Report {
-            rule: self.guarantee.map(|guarantee| guarantee.rule.name()),
+            rule: self.guarantee.map(|guarantee| guarantee.rule.info().name),
             rule_parameter: self
                 .guarantee
-                .filter(|guarantee| !guarantee.rule.is_exact())
+                .filter(|guarantee| guarantee.rule != Rule::EXACT)
                 .map(|guarantee| guarantee.rule.parameter()),
             lossy: self.guarantee.is_some_and(|guarantee| guarantee.lossy),
             tokens: self.tokens,
@@ -330,7 +330,7 @@ impl Statistics {
 }
 
 /// A duration as a number for people.
-pub fn milliseconds(duration: Duration) -> f64 {
+pub(crate) fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 

@@ -3,13 +3,16 @@
 //! | module | paper | result |
 //! |---|---|---|
 //! | [`tk_slt`] | Zheng & Yang | tokens per round, speed-up, best draft length (ODLD), whether to draft at all (AS²) |
-//! | [`sqs`] | Bhattacharjee et al. | bounds on resampled tokens and on dropped mass |
+//! | `sqs` | Bhattacharjee et al. | bounds on resampled tokens and on dropped mass |
 //!
 //! Probabilities and rates lie in [0, 1], costs and times are at least 0 and finite, and distributions over one
 //! vocabulary have one length. Within these domains no function panics or returns NaN; each says what it gives at the
 //! edge. The functions do not look for arguments outside of them.
 
-pub mod sqs;
+mod sqs;
+
+pub use sqs::RejectionBound;
+pub(crate) use sqs::{distortion, dropped_mass_bound};
 
 pub use outrider_control::round_length::{self as tk_slt, geometric_sum};
 

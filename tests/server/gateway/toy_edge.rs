@@ -11,7 +11,7 @@ use outrider_speculation::{
         cloud::TargetInfo,
         edge::{DraftInfo, EdgeOutput, EdgeSession, Event, Settings},
     },
-    study::statistics::Statistics,
+    study::Statistics,
 };
 use outrider_tests::toy::{CachedToy, ToyModel};
 use tokio::net::TcpStream;

@@ -3,19 +3,21 @@
 use outrider_codec::{
     error::{DecodeError, ParameterError},
     frame::{Finish, Frame, Next, Request},
+    rule::StatisticKind,
     scheme::{Code, Downlink, Drafts, Scheme, SchemeParameters},
 };
 use outrider_speculation::{
-    judge::{rules::Rule, unscaled::Transport},
+    judge::{Need, Rule},
     sample::SharedNoise,
 };
+use outrider_tests::samplings::NEUTRAL;
 use serde_json::{Value, json};
 
 /// One end's state of a session: decodes frame after frame.
 pub struct Reader {
     pub vocab_size: u32,
     pub scheme: Option<Scheme>,
-    pub statistics: Option<Transport>,
+    pub statistics: Option<StatisticKind>,
     pub pending: Drafts,
 }
 
@@ -43,16 +45,24 @@ impl Reader {
                 self.scheme = Some(scheme);
                 let rule =
                     Rule::from_wire(prompt.rule.number, prompt.rule.parameter).map_err(|error| format!("{error:?}"))?;
-                self.statistics = Some(Transport::new(&rule, &prompt.request.sampling, prompt.scheme, self.vocab_size));
+                let kind = match rule.info().need {
+                    Need::Nothing => None,
+                    Need::Peak | Need::Entropy => Some(StatisticKind::Scalar),
+                    Need::Support | Need::Whole => Some(StatisticKind::Support),
+                };
+                let is_known = prompt.request.sampling == NEUTRAL && prompt.scheme == SchemeParameters::Dense;
+                self.statistics = kind.filter(|_| !is_known);
             }
             Frame::Draft(draft) => {
-                if let (Some(scheme), Some(transport)) = (&mut self.scheme, &self.statistics) {
+                if let Some(scheme) = &mut self.scheme {
                     let mut taught = scheme.clone();
                     taught.prime(&draft.passed);
                     let malformed = |error: DecodeError| format!("{error:?}");
-                    let (statistics, payload) = transport.decode(&draft.payload, draft.count).map_err(malformed)?;
+                    let (statistics, payload) = match self.statistics {
+                        Some(kind) => kind.take(&draft.payload, draft.count).map_err(malformed)?,
+                        None => (Vec::new(), &draft.payload[..]),
+                    };
                     let drafts = taught.decode_round(payload, draft.count).map_err(malformed)?;
-                    transport.complete(statistics.clone(), &drafts).map_err(malformed)?;
                     let mut value = frame_value(&frame);
                     value.as_object_mut().unwrap().remove("payload");
                     value["statistics"] = json!(statistics);

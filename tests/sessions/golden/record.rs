@@ -11,8 +11,8 @@ use outrider_codec::{
     scheme::{Code, Downlink, Drafts, SchemeParameters},
 };
 use outrider_speculation::{
-    draft::gate::Gate,
-    judge::rules::Rule,
+    draft::Gate,
+    judge::Rule,
     session::edge::{Mode, Settings, Speculation},
 };
 use outrider_tests::{in_process::InProcess, toy::ToyModel};
@@ -81,11 +81,14 @@ fn rules() -> Vec<Value> {
             let rule = Rule::new(name, parameter).unwrap();
             let explain = name == "bild";
             // Three drafts a round: where no token of p's follows, the third is in the bonus token's place.
-            let draft_length = if rule.has_bonus() { 3 } else { 2 };
+            let draft_length = if rule.info().has_bonus { 3 } else { 2 };
             // It needs all of q.
             let (scheme, vocab_size) = if name == "bild" { (SchemeParameters::Dense, 8) } else { (adaptive, 24) };
-            let speculation = Speculation { scheme, explain, draft_length, ..speculation.clone() };
-            in_process_with(name, vocab_size, speculation.with_rule(rule))
+            in_process_with(
+                name,
+                vocab_size,
+                Speculation { scheme, explain, draft_length, rule, ..speculation.clone() },
+            )
         })
         .to_vec();
     let gate = Gate::TokenCascade { alpha: 0.75 };
@@ -260,15 +263,7 @@ fn one_of_each() -> Value {
         }),
         Frame::Welcome(Welcome {
             vocab_size: 1,
-            limits: Limits {
-                context_length: u32::MAX,
-                max_draft_tokens: 0,
-                max_in_flight: 1,
-                max_guesses: 0,
-                max_branches: 0,
-                own_draws: false,
-                fewest_passes: false,
-            },
+            limits: Limits::rounds(u32::MAX, 0),
             eos_ids: vec![],
             ticket: Ticket::default(),
             detached_seconds: u32::MAX,

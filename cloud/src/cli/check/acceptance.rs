@@ -2,7 +2,7 @@
 //! a text.
 
 use outrider_codec::frame::SamplingParameters;
-use outrider_speculation::judge::coupled::agreement;
+use outrider_speculation::judge::agreement;
 
 /// Mean agreement of two models' distributions at the same positions, each `[vocab_size]`.
 pub(super) fn mean_agreement<'a>(pairs: impl Iterator<Item = (&'a [f64], &'a [f64])>) -> f64 {

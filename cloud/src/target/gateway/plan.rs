@@ -5,9 +5,12 @@ use outrider_codec::{
     frame::SamplingParameters,
     scheme::{Drafts, Sends},
 };
-use outrider_speculation::judge::{Round, unscaled};
+use outrider_speculation::judge::{Round, Rule};
 
 use super::error::GatewayError;
+
+/// Sampling that changes no distribution.
+const NEUTRAL: SamplingParameters = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
 
 /// Way to judge a round.
 #[derive(Debug, PartialEq)]
@@ -26,8 +29,8 @@ impl<'a> Plan<'a> {
     /// Chooses the way for a round, if the engine lists the `listed` most likely tokens of each position. If it
     /// `streams`, rounds that need ids only are judged by its text.
     pub(super) fn of(round: &'a Round, listed: u32, streams: bool) -> Result<Self, GatewayError> {
-        if !round.rule.is_exact() {
-            return Err(GatewayError::Rule { rule: round.rule.name() });
+        if round.rule != Rule::EXACT {
+            return Err(GatewayError::Rule { rule: round.rule.info().name });
         }
         let needs_ids = round.scheme.is_none_or(|scheme| scheme.sends() == Sends::Ids);
         if streams && needs_ids && !round.evidence {
@@ -43,9 +46,7 @@ impl<'a> Plan<'a> {
             return Err(GatewayError::Evidence { listed });
         }
         match &round.drafts {
-            Drafts::Distributions(drafts) if listed > 0 && unscaled::is_neutral(&round.sampling) => {
-                Ok(Self::Thinned(drafts))
-            }
+            Drafts::Distributions(drafts) if listed > 0 && round.sampling == NEUTRAL => Ok(Self::Thinned(drafts)),
             _ => Ok(Self::Matched),
         }
     }
@@ -59,7 +60,6 @@ fn kept(sampling: &SamplingParameters) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use outrider_codec::{distribution::DraftDist, scheme::SchemeParameters};
-    use outrider_speculation::judge::rules::Rule;
 
     use super::*;
 

@@ -8,9 +8,9 @@ use std::{collections::BTreeMap, fmt, rc::Rc};
 
 use outrider_codec::frame::SamplingParameters;
 use outrider_speculation::{
-    judge::rules::{Rule, RuleError},
+    judge::{Rule, RuleError},
     session::{
-        edge::{Mode, Origin},
+        edge::{Mode, Origin, Speculation},
         options::{DraftingOptions, GateName, SchemeName, StopName},
     },
 };
@@ -121,11 +121,15 @@ impl Method {
             Self::DraftAlone => gate(GateName::SequenceCascade, 1.0),
             Self::TokenCascade(alpha) => gate(GateName::TokenCascade, alpha),
             Self::SequenceCascade(alpha) => gate(GateName::SequenceCascade, alpha),
-            Self::Rule(name, value) => Ok(Mode::Speculative(options.speculation()?.with_rule(Rule::new(name, value)?))),
+            Self::Rule(name, value) => {
+                let rule = Rule::new(name, value)?;
+                Ok(Mode::Speculative(Speculation { rule, ..options.speculation()? }))
+            }
             Self::Bild { fallback, alpha } => {
                 let (stop_rule, stop_threshold) = (StopName::Bild, Some(fallback));
                 let options = DraftingOptions { stop_rule, stop_threshold, ..options.clone() };
-                Ok(Mode::Speculative(options.speculation()?.with_rule(Rule::new("bild", alpha)?)))
+                let rule = Rule::new("bild", alpha)?;
+                Ok(Mode::Speculative(Speculation { rule, ..options.speculation()? }))
             }
         }
     }
@@ -133,7 +137,7 @@ impl Method {
     /// Returns true if a token of the target follows a round that is accepted whole.
     fn has_bonus(self) -> bool {
         match self {
-            Self::Rule(name, value) => Rule::new(name, value).is_ok_and(|rule| rule.has_bonus()),
+            Self::Rule(name, value) => Rule::new(name, value).is_ok_and(|rule| rule.info().has_bonus),
             _ => true,
         }
     }
@@ -336,7 +340,7 @@ impl Summary {
 
 #[cfg(test)]
 mod tests {
-    use outrider_speculation::study::statistics::{RoundRecord, Statistics};
+    use outrider_speculation::study::{RoundRecord, Statistics};
 
     use super::*;
 

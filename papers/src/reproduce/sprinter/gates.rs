@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use outrider_speculation::{
-    draft::heads::{Head, Heads},
+    draft::{Head, Heads},
     sample::{End, Randomness},
 };
 use serde_json::{Value, json};
@@ -255,7 +255,7 @@ impl Corpus {
         let mut randomness = Randomness::new(1, End::Cloud);
         let mut head = fit(&training, &validation, &Schedule::default(), &mut randomness).head;
         let token = head.weights.split_off(width);
-        Ok(Head::seeing(head.weights, head.bias, token)?)
+        Ok(Head::new(head.weights, head.bias, token)?)
     }
 
     fn trial(&self, origin: Origin, gate: &Head, kind: Kind) -> Result<Trial, Failure> {
@@ -264,8 +264,7 @@ impl Corpus {
         let (mut found, mut labels, mut windows) = (Vec::new(), Vec::new(), Vec::new());
         for (window, text) in &self.0 {
             for example in &text.examples {
-                let token = if gate.sees_token() { example.seen.numbers() } else { &[] };
-                found.push(gate.score_of(&example.hidden, token));
+                found.push(gate.score(&example.hidden, &example.seen.0));
                 labels.push(label(example));
                 windows.push(*window);
             }

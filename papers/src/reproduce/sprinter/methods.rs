@@ -5,7 +5,7 @@ use std::sync::Arc;
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::{Chunk, shapes};
 use outrider_speculation::{
-    draft::heads::Heads,
+    draft::Heads,
     sample,
     session::{
         edge::{Mode, Origin},

@@ -1,9 +1,12 @@
 //! The lemmas against enumeration: of all distributions in eighths, sixths or quarters, of all rules.
 
-use outrider_codec::frame::SamplingParameters;
+use outrider_codec::{
+    frame::SamplingParameters,
+    scheme::{Scheme, SchemeParameters},
+};
 use outrider_speculation::{
-    draft::half,
-    judge::rules::{Decision, Position, Rule, Statistic},
+    draft::propose,
+    judge::{Position, Rule, Statistic},
     sample::{Distribution, transform},
 };
 use proptest::prelude::*;
@@ -223,7 +226,9 @@ proptest! {
         let neutral = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
         let rows = [&q, &p].map(|model| model.iter().map(|m| m.ln() as f32).collect::<Vec<_>>());
         let [drawn, target] = rows.each_ref().map(|row| Distribution::new(row, &neutral).unwrap());
-        let drawn = half::quantize_all(&drawn).unwrap();
+        let dense = SchemeParameters::Dense;
+        let scheme = Scheme::new(dense, q.len() as u32).unwrap();
+        let drawn = propose(&drawn, dense, &scheme, 0.0).unwrap().dist;
         let p = transform(&rows[1], &neutral).unwrap();
         let position = Position { q: &drawn, statistic: &Statistic::Nothing, p: &target, sampling: &neutral };
         let total = f64::from(drawn.total());
@@ -237,7 +242,7 @@ proptest! {
                 if name == "chow" {
                     target_loss = 0.0;
                 }
-                let deferred = rule.judge(&position) != Decision::Keep;
+                let deferred = rule.consequences(&position)[1].iter().any(|&replaced| replaced > 0.0);
                 let plug_in = Deferral { draft_loss, target_loss, cost };
                 let margin = plug_in.draft_loss - plug_in.target_loss - cost;
                 prop_assert!(deferred == plug_in.pays() || margin.abs() < 1e-6, "{rule:?} {margin}");

@@ -11,7 +11,7 @@ pub(super) fn probabilities(q: &DraftDist) -> impl Iterator<Item = f64> {
 
 /// Decision at a drafted position, the same whichever token was drafted.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Decision {
+pub(crate) enum Decision {
     /// Accepts the draft: π = q̂.
     Keep,
     /// Accepts the draft x with probability min(1, π(x)/q̂(x)), or else a token from norm(max(0, π − q̂)) takes its
@@ -24,7 +24,7 @@ pub enum Decision {
 /// π, which interleaves q̂ and p: weights on q̂'s support, and a multiple of p elsewhere. What it adds up to is the
 /// rule's business.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Interleaving {
+pub(crate) struct Interleaving {
     /// π(x) of each token of q̂'s support, by ascending id; at least 0.
     on_support: Vec<f64>,
     /// π(x)/p(x) of every other token; at least 0.
@@ -56,7 +56,7 @@ impl Interleaving {
 
 impl Decision {
     /// The probability that the draft `id` is accepted: min(1, π(id)/q̂(id)). 0 for a token that q̂ never gives.
-    pub fn acceptance(&self, q: &DraftDist, id: u32) -> f64 {
+    pub(crate) fn acceptance(&self, q: &DraftDist, id: u32) -> f64 {
         q.ids().binary_search(&id).map_or(0.0, |place| self.accepted_mass(q, place) / probability(q, place))
     }
 
@@ -64,7 +64,7 @@ impl Decision {
     /// − q̂), or p for [`Replace`](Self::Replace). Where rounding leaves nothing, π.
     ///
     /// After [`Keep`](Self::Keep) no draft is rejected; q̂ then, which is π.
-    pub fn replacement(&self, q: &DraftDist, p: &[f64]) -> Vec<f64> {
+    pub(crate) fn replacement(&self, q: &DraftDist, p: &[f64]) -> Vec<f64> {
         match self {
             Self::Keep => Interleaving::new(probabilities(q).collect(), 0.0).dense(q, p),
             Self::Speculate(pi) => {
@@ -77,7 +77,7 @@ impl Decision {
 
     /// Draws the token in place of a rejected draft, in proportion to [`replacement`](Self::replacement)'s weights but
     /// without a list of them: one of p's others, or else a token of q̂'s support. Takes one draw.
-    pub fn replace(&self, q: &DraftDist, p: &Distribution<'_>, randomness: &mut Randomness) -> u32 {
+    pub(crate) fn replace(&self, q: &DraftDist, p: &Distribution<'_>, randomness: &mut Randomness) -> u32 {
         let (on_support, elsewhere): (Vec<f64>, f64) = match self {
             Self::Keep => (probabilities(q).collect(), 0.0),
             Self::Speculate(pi) => {
@@ -100,7 +100,7 @@ impl Decision {
     }
 
     /// The probability that a draft from q̂ is rejected: Σ q̂(x)·(1 − acceptance(x)).
-    pub fn rejection_rate(&self, q: &DraftDist) -> f64 {
+    pub(crate) fn rejection_rate(&self, q: &DraftDist) -> f64 {
         (0..q.ids().len()).map(|place| probability(q, place) - self.accepted_mass(q, place)).sum()
     }
 
@@ -109,14 +109,21 @@ impl Decision {
     /// ```text
     /// P(y) = Σ_x q̂(x)·[a(x)·1{y = x} + (1 − a(x))·r(y)],   a = acceptance, r = norm(replacement)
     /// ```
-    pub fn committed(&self, q: &DraftDist, p: &[f64]) -> Vec<f64> {
+    pub(crate) fn committed(&self, q: &DraftDist, p: &[f64]) -> Vec<f64> {
+        let [accepted, replaced] = self.consequences(q, p);
+        accepted.iter().zip(replaced).map(|(accepted, replaced)| accepted + replaced).collect()
+    }
+
+    /// The two parts of [`committed`](Self::committed): accepted drafts, and what takes the place of rejected ones.
+    pub(super) fn consequences(&self, q: &DraftDist, p: &[f64]) -> [Vec<f64>; 2] {
         let replacement = self.replacement(q, p);
         let rate = self.rejection_rate(q) / replacement.iter().sum::<f64>();
-        let mut distribution: Vec<f64> = replacement.iter().map(|weight| rate * weight).collect();
+        let replaced: Vec<f64> = replacement.iter().map(|weight| rate * weight).collect();
+        let mut accepted = vec![0.0; replaced.len()];
         for (place, &id) in q.ids().iter().enumerate() {
-            distribution[id as usize] += self.accepted_mass(q, place);
+            accepted[id as usize] = self.accepted_mass(q, place);
         }
-        distribution
+        [accepted, replaced]
     }
 
     /// q̂(x)·a(x) = min(q̂(x), π(x)) of the token at `place` of the support.

@@ -27,7 +27,7 @@ pub enum Range {
 
 impl Range {
     /// True if `value` is in the range.
-    pub fn contains(&self, value: f64) -> bool {
+    pub(crate) fn contains(&self, value: f64) -> bool {
         match *self {
             Self::UpTo(most) => (0.0..=most).contains(&value),
             Self::Below(bound) => (0.0..bound).contains(&value),
@@ -67,10 +67,12 @@ pub struct RuleInfo {
     pub paper: &'static str,
     /// True if the text's distribution may differ from the target's.
     pub lossy: bool,
-    /// The part of the draft model's unscaled distribution that it needs.
-    pub(super) need: Need,
-    /// True if the token after a round whose drafts are all accepted is drawn from p.
-    pub(super) has_bonus: bool,
+    /// The part of the draft model's unscaled distribution that it needs, the same at all temperatures.
+    pub need: Need,
+    /// True if a token drawn from p follows a round whose drafts are all accepted, as with exact and bild. The bonus
+    /// token of the other rules is distributed as π, which needs q̂ there: it is the round's last draft, and nothing
+    /// follows.
+    pub has_bonus: bool,
     /// The rule itself, of the position and its parameter.
     pub(super) judge: fn(&Position<'_>, f64) -> Decision,
 }

@@ -39,7 +39,7 @@ pub enum Statistic {
 impl Need {
     /// The statistic of q̂ itself: what the rules use where S(·) changes nothing. Where q̂ is sparse it stands in for
     /// q.
-    pub fn of_dist(self, q: &DraftDist) -> Statistic {
+    pub(crate) fn of_dist(self, q: &DraftDist) -> Statistic {
         match self {
             Self::Nothing => Statistic::Nothing,
             Self::Peak => Statistic::Scalar(probabilities(q).fold(0.0, f64::max)),

@@ -55,7 +55,7 @@ impl Case {
     fn judge(&self, rule: &Rule) -> Decision {
         let Self { q, logits, sampling, .. } = self;
         let p = Distribution::new(logits, sampling).unwrap();
-        rule.judge(&Position { q, statistic: &self.statistic(rule.need()), p: &p, sampling })
+        rule.judge(&Position { q, statistic: &self.statistic(rule.info().need), p: &p, sampling })
     }
 
     /// q̂, V probabilities.
@@ -116,12 +116,12 @@ fn the_table_keeps_its_order() {
     }
     for (number, info) in Rule::all().iter().enumerate() {
         let rule = Rule::new(info.name, info.default).unwrap();
-        assert_eq!((usize::from(rule.number()), rule.name()), (number, info.name));
+        assert_eq!((usize::from(rule.number()), rule.info().name), (number, info.name));
         assert_eq!(Rule::from_wire(rule.number(), rule.parameter() as f32), Ok(rule), "it travels");
-        assert_eq!(rule.is_exact(), info.name == "exact");
-        assert_eq!(rule.is_exact(), !info.lossy);
-        assert_eq!(rule.has_bonus(), ["exact", "bild"].contains(&info.name));
-        assert_eq!(rule.is_exact(), info.symbol.is_none());
+        assert_eq!(rule == Rule::EXACT, info.name == "exact");
+        assert_eq!(rule == Rule::EXACT, !info.lossy);
+        assert_eq!(rule.info().has_bonus, ["exact", "bild"].contains(&info.name));
+        assert_eq!(rule == Rule::EXACT, info.symbol.is_none());
         assert!(info.explanation.ends_with('.') && !info.paper.is_empty());
     }
     assert_eq!(Rule::new("exact", 0.0), Ok(Rule::EXACT));
@@ -131,7 +131,7 @@ fn the_table_keeps_its_order() {
 fn rules_say_what_they_need() {
     let needing = |need| {
         let all = Rule::all().iter().map(|info| Rule::new(info.name, info.default).unwrap());
-        all.filter(|rule| rule.need() == need).map(|rule| rule.name()).collect::<Vec<_>>()
+        all.filter(|rule| rule.info().need == need).map(|rule| rule.info().name).collect::<Vec<_>>()
     };
     assert_eq!(needing(Need::Peak), ["chow", "diff", "opt", "oracle-diff"]);
     assert_eq!(needing(Need::Entropy), ["chow-log", "diff-log", "opt-log"]);

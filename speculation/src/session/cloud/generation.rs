@@ -197,7 +197,7 @@ impl Generation {
             verification.stream = draft.stream;
             return Ok(());
         }
-        let room = limit - self.committed.len() - usize::from(verification.rule.has_bonus() && !draft.continued);
+        let room = limit - self.committed.len() - usize::from(verification.rule.info().has_bonus && !draft.continued);
         let count = usize::from(draft.count);
         if draft.count > target.limits.max_draft_tokens || count > room {
             let allowed = room.min(target.limits.max_draft_tokens.into());
@@ -321,7 +321,7 @@ impl Generation {
                 tokens.extend(&line);
                 let rows = line.len() + 1;
                 let round = Round::ahead(self.sampling, self.seed, self.committed.len(), line);
-                (Arc::new(round.with_branches(branches)), rows)
+                (Arc::new(Round { branches, ..round }), rows)
             }
             Writer::Both(verification) => match &verification.round {
                 Some(round) => {

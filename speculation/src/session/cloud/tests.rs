@@ -24,19 +24,12 @@ mod resume;
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
 const V: u32 = 8;
-const ADMISSION: Admission = Admission { ticket: Ticket { id: [1; 16], secret: [2; 16] }, detached_seconds: 120 };
+const ADMISSION: Admission =
+    Admission { ticket: Ticket { id: [1; 16], secret: [2; 16] }, detached_seconds: 120, refuses_evidence: false };
 const SCHEME: SchemeParameters =
     SchemeParameters::KSqs { support_size: 2, lattice_resolution: 10, code: Code::Enumerative };
 
-const LIMITS: Limits = Limits {
-    context_length: 16,
-    max_draft_tokens: 4,
-    max_in_flight: 3,
-    max_guesses: 8,
-    max_branches: 4,
-    own_draws: false,
-    fewest_passes: false,
-};
+const LIMITS: Limits = Limits { max_in_flight: 3, max_guesses: 8, max_branches: 4, ..Limits::rounds(16, 4) };
 
 fn target() -> TargetInfo {
     limited(LIMITS)

@@ -20,7 +20,7 @@ use crate::{
     judge::dssd,
     sample::{Distribution, End, Randomness, SharedNoise},
     study::explanation::Drawn,
-    theory::sqs,
+    theory,
 };
 
 /// Decision on a position of the text.
@@ -376,7 +376,7 @@ impl Candidate {
     fn distortion(&self, parameters: SchemeParameters) -> f64 {
         match (&self.source, parameters.lattice_resolution()) {
             (Source::Proposed(Proposal { dropped_mass, support_size, .. }), Some(resolution)) => {
-                sqs::distortion(*dropped_mass, *support_size, resolution)
+                theory::distortion(*dropped_mass, *support_size, resolution)
             }
             _ => self.dropped_mass(),
         }

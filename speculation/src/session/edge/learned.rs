@@ -83,7 +83,7 @@ impl Circumstances {
             longest: server.limits.max_draft_tokens.min(MAX_DRAFT_TOKENS).into(),
             adaptive_mode: speculation.adaptive_mode,
             bonus: match speculation.max_in_flight {
-                1 if speculation.rule.has_bonus() => Bonus::Target,
+                1 if speculation.rule.info().has_bonus => Bonus::Target,
                 1 => Bonus::Drafted,
                 _ => Bonus::Nothing,
             },

@@ -11,7 +11,7 @@ use crate::{
         explanation::Explanation,
         statistics::{AheadRecord, Guarantee, RoundRecord, Statistics, milliseconds},
     },
-    theory::sqs,
+    theory,
 };
 
 /// The places that a generation writes to: its text, and its costs.
@@ -202,7 +202,7 @@ impl Ledger {
 
     fn threshold(&mut self, threshold: &Conformal) {
         self.statistics.mean_dropped_mass = threshold.mean_dropped_mass();
-        let bound = sqs::dropped_mass_bound(threshold.parameters(), threshold.updates());
+        let bound = theory::dropped_mass_bound(threshold.parameters(), threshold.updates());
         self.statistics.dropped_mass_bound = Some(bound).filter(|&bound| bound < 1.0);
     }
 

@@ -53,7 +53,7 @@ impl Planner {
             gate: speculation.gate,
             heads: heads.clone(),
             learned,
-            has_bonus: speculation.rule.has_bonus(),
+            has_bonus: speculation.rule.info().has_bonus,
             longest: ends.server.limits.max_draft_tokens.min(MAX_DRAFT_TOKENS).into(),
             draft_context: *context_length as usize,
             budget: speculation.bit_budget.map_or(MAX_PAYLOAD_BITS, |bits| bits as usize).min(MAX_PAYLOAD_BITS),
@@ -189,7 +189,7 @@ impl Planner {
             return false;
         }
         let token = TokenFeatures::of(q, id);
-        self.advise(q, hidden, token.numbers(), drafted) == Advice::DraftAndStop
+        self.advise(q, hidden, &token.0, drafted) == Advice::DraftAndStop
     }
 
     fn stop_sees_token(&self) -> bool {
@@ -201,7 +201,7 @@ impl Planner {
         let outlook = Outlook {
             peak: scalar(Need::Peak, q),
             entropy: q.entropy(),
-            stop_score: head.map(|head| head.score_of(hidden, token)),
+            stop_score: head.map(|head| head.score(hidden, token)),
         };
         self.learned.controller.consider(drafted, &outlook)
     }

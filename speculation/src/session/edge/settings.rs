@@ -140,13 +140,8 @@ impl Speculation {
         }
     }
 
-    /// These settings with a budget of `bits` payload bits a round.
-    pub fn with_budget(self, bits: u32) -> Self {
-        Self { bit_budget: Some(bits), ..self }
-    }
-
     /// The guarantee under which the texts are made.
-    pub fn guarantee(&self) -> Guarantee {
+    pub(crate) fn guarantee(&self) -> Guarantee {
         Guarantee { rule: self.rule, lossy: self.rule.info().lossy || self.gate != Gate::Never }
     }
 
@@ -154,11 +149,6 @@ impl Speculation {
     fn wants_the_targets_text(&self) -> bool {
         let asks_for_rounds = self.stop != StopRule::Fixed || self.adaptive_mode || self.max_in_flight > 1;
         !self.guarantee().lossy && self.compare.is_none() && !self.explain && !asks_for_rounds
-    }
-
-    /// The same under a rule.
-    pub fn with_rule(self, rule: Rule) -> Self {
-        Self { rule, ..self }
     }
 }
 
@@ -264,7 +254,7 @@ pub(super) fn check(prompt: &[u32], settings: &Settings, ends: Ends<'_>) -> Resu
     unscaled::check(&speculation.rule, speculation.scheme, &settings.sampling)?;
     // Nothing is sent of q, for which q̂ is taken.
     let is_told = Transport::new(&speculation.rule, &settings.sampling, speculation.scheme, server.vocab_size).sends();
-    if speculation.rule.need() != Need::Nothing && !is_told && settings.draft_sampling() != settings.sampling {
+    if speculation.rule.info().need != Need::Nothing && !is_told && settings.draft_sampling() != settings.sampling {
         return setting("the draft model's temperature", "the target's where a rule takes dense drafts for its own q");
     }
     match speculation.gate {

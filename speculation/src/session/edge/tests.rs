@@ -34,15 +34,7 @@ fn settings(max_new_tokens: u32) -> Settings {
 
 const TICKET: Ticket = Ticket { id: [1; 16], secret: [2; 16] };
 
-const LIMITS: Limits = Limits {
-    context_length: 16,
-    max_draft_tokens: 4,
-    max_in_flight: 3,
-    max_guesses: 8,
-    max_branches: 4,
-    own_draws: false,
-    fewest_passes: false,
-};
+const LIMITS: Limits = Limits { max_in_flight: 3, max_guesses: 8, max_branches: 4, ..Limits::rounds(16, 4) };
 
 fn welcome(context_length: u32) -> Welcome {
     granted(Limits { context_length, ..LIMITS })
@@ -158,7 +150,7 @@ fn evidence(round: u32, index: u8, ids: &[u32]) -> Frame {
 fn ruled(name: &str) -> Speculation {
     let rule = Rule::new(name, 0.0).unwrap();
     let draft_length = if ["exact", "bild"].contains(&name) { 2 } else { 1 };
-    Speculation { explain: true, ..Speculation::new(K_SQS, draft_length).with_rule(rule) }
+    Speculation { explain: true, rule, ..Speculation::new(K_SQS, draft_length) }
 }
 
 /// Algorithm 4's token after γ accepted drafts: where it is not drawn from p, it is one more draft. Not in flight,
@@ -420,7 +412,7 @@ fn a_declined_row_is_asked_for_again_where_no_token_follows_the_round() {
     let mut session = connected(16);
     let scheme = SchemeParameters::Dense;
     let speculation = Speculation { stop: StopRule::Bild { fallback: 0.5 }, ..Speculation::new(scheme, 4) };
-    let mode = Mode::Speculative(speculation.with_rule(Rule::new("lossy", 0.5).unwrap()));
+    let mode = Mode::Speculative(Speculation { rule: Rule::new("lossy", 0.5).unwrap(), ..speculation });
     session.start(vec![0, 1], &Settings { mode, ..settings(6) }, NOW).unwrap();
     let forward = |session: &mut EdgeSession| loop {
         if let Some(EdgeOutput::Forward(forward)) = session.poll(NOW).unwrap() {

@@ -26,7 +26,8 @@ impl Default for Retry {
 
 impl Retry {
     /// Settings that never connect again, and bear any silence.
-    pub const NEVER: Self = Self { attempts: 0, pause: Duration::ZERO, longest: Duration::ZERO, stall: Duration::MAX };
+    pub(crate) const NEVER: Self =
+        Self { attempts: 0, pause: Duration::ZERO, longest: Duration::ZERO, stall: Duration::MAX };
 
     /// The pause after `failed` attempts. `chance`, from 0 to 255, spreads those that have lost the same server.
     pub fn pause_after(&self, failed: u32, chance: u8) -> Duration {

@@ -116,15 +116,7 @@ impl World {
     fn welcome(&mut self) {
         self.send(&Frame::Welcome(Welcome {
             vocab_size: V,
-            limits: Limits {
-                context_length: 64,
-                max_draft_tokens: 4,
-                max_in_flight: 3,
-                max_guesses: 8,
-                max_branches: 4,
-                own_draws: false,
-                fewest_passes: false,
-            },
+            limits: Limits { max_in_flight: 3, max_guesses: 8, max_branches: 4, ..Limits::rounds(64, 4) },
             eos_ids: vec![7],
             ticket: TICKET,
             detached_seconds: 120,

@@ -45,7 +45,7 @@ impl From<SchemeName> for SchemeChoice {
 
 impl SchemeChoice {
     /// The scheme of its rounds, where there are any.
-    pub fn rounds(self) -> SchemeName {
+    pub(crate) fn rounds(self) -> SchemeName {
         if let Self::Rounds(scheme) = self { scheme } else { SchemeName::KSqs }
     }
 }

@@ -197,8 +197,7 @@ fn rule(info: &'static crate::judge::rules::RuleInfo) -> Entry {
         source: info.paper,
         parameter: info.symbol.map(|symbol| Parameter { symbol, default: info.default, bounds }),
         lossy: info.lossy,
-        // The parameter is its row's own.
-        has_bonus: Rule::new(info.name, info.default).is_ok_and(|rule| rule.has_bonus()),
+        has_bonus: info.has_bonus,
         ..Default::default()
     }
 }

@@ -213,7 +213,7 @@ pub(crate) const DRAFT_TEMPERATURE: NumberInfo = NumberInfo {
 };
 /// K, the number of tokens kept of each draft distribution. The codec bounds the work of a token: under the adaptive
 /// code 2048 is within it for every vocabulary and resolution; under the enumerative code these count, too.
-pub const SUPPORT_SIZE: NumberInfo = NumberInfo {
+pub(crate) const SUPPORT_SIZE: NumberInfo = NumberInfo {
     name: "supportSize",
     label: "Support size",
     symbol: "K",
@@ -244,7 +244,7 @@ pub(crate) const DROPPED_MASS_TARGET: NumberInfo = NumberInfo {
     ..BASE
 };
 /// η of C-SQS, the step size of the threshold.
-pub const STEP_SIZE: NumberInfo = NumberInfo {
+pub(crate) const STEP_SIZE: NumberInfo = NumberInfo {
     name: "stepSize",
     label: "Step size",
     symbol: "η",

@@ -27,7 +27,7 @@ impl Tree {
     }
 
     fn round(&self) -> Round {
-        Round::ahead(SAMPLING, 1, self.text.len(), self.line.clone()).with_branches(self.branches.clone())
+        Round { branches: self.branches.clone(), ..Round::ahead(SAMPLING, 1, self.text.len(), self.line.clone()) }
     }
 
     /// A pass whose cache holds the first `keep` tokens.
@@ -50,7 +50,11 @@ impl Tree {
     fn accepted(&self, line: usize, guesses: usize) -> (Vec<u32>, usize) {
         let round = self.round();
         let text = [&self.text[..], &round.line(line)[..guesses]].concat();
-        (text, self.text.len() + round.on_drafts(line, guesses))
+        let (mut line, mut own) = (line, guesses);
+        while let Some(branch) = line.checked_sub(1).map(|index| &self.branches[index]) {
+            (line, own) = (branch.parent, own.min(branch.from));
+        }
+        (text, self.text.len() + own)
     }
 }
 

@@ -45,7 +45,7 @@ proptest! {
         let distance = total_variation(&case.p, &case.dense_q());
         let mut rates = vec![];
         for rule in rules() {
-            let name = rule.name();
+            let name = rule.info().name;
             if !["chow", "diff", "opt", "bild-star"].iter().any(|prefix| name.starts_with(prefix)) {
                 continue;
             }

@@ -193,7 +193,10 @@ fn no_more_is_chosen_than_the_budget_has_room_for() {
     let bits = Scheme::new(SchemeParameters::Coupled, V).unwrap().fixed_token_bits().unwrap();
     for (budget, most) in [(2 * bits, 2), (4 * bits - 1, 3), (9 * bits, 4)] {
         let mut session = connected(16);
-        let mode = Mode::Speculative(Speculation::new(SchemeParameters::Coupled, 4).with_budget(budget));
+        let mode = Mode::Speculative(Speculation {
+            bit_budget: Some(budget),
+            ..Speculation::new(SchemeParameters::Coupled, 4)
+        });
         session.start(vec![0, 1], &Settings { mode, ..settings(9) }, NOW).unwrap();
         assert_eq!(next_pass(&mut session).chosen.map(|choice| choice.most), Some(most));
         let chosen: Vec<Chosen> = (0..most as u32).map(|id| Chosen { first: 3 + id % 2, second: None }).collect();
