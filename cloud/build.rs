@@ -2,7 +2,6 @@
 //!
 //! The commit is `OUTRIDER_COMMIT` in the environment of the build, or git's if the sources lie in a repository of their
 //! own. Without either, the crate is built without a commit.
-#![expect(clippy::print_stdout, reason = "cargo reads the standard output of a build script")]
 
 use std::{
     env, fs,

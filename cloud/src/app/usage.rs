@@ -12,7 +12,7 @@ use crate::{
 
 /// Usage of the request's own key since the server began, or of all keys if it has the right `metrics`.
 pub(super) async fn usage(State(shared): State<Arc<Shared>>, key: Option<Extension<Arc<Key>>>) -> Json<Value> {
-    let keys = shared.state.access.keys.as_ref().map(|keys| keys.all()).unwrap_or_default();
+    let keys = shared.state.access.keys.as_ref().map(crate::keys::Keys::all).unwrap_or_default();
     let is_visible =
         |of: &&Arc<Key>| key.as_ref().is_some_and(|Extension(key)| key.has(Right::Metrics) || key.name() == of.name());
     let data: Vec<Value> = keys.iter().filter(is_visible).map(|key| object(key)).collect();

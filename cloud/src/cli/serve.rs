@@ -55,6 +55,9 @@ mod reload;
 mod signals;
 mod supervisor;
 
+/// Function that reads the process's settings again.
+pub(super) type ReadAgain = fn() -> Result<Box<Serve>, CommandError>;
+
 /// Serve the page, the draft model, verification sessions and an OpenAI-compatible API
 ///
 /// Every flag can also be set in the environment, as OUTRIDER_ and its name, and in a file (--config).
@@ -74,7 +77,7 @@ pub struct Serve {
     pub(super) unknown_variables: Vec<String>,
     /// Reads the settings again, for SIGHUP.
     #[arg(skip)]
-    pub(super) read_again: Option<fn() -> Result<Box<Self>, CommandError>>,
+    pub(super) read_again: Option<ReadAgain>,
     /// Address to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8787")]
     listen: SocketAddr,

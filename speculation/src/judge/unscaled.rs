@@ -121,7 +121,7 @@ impl Transport {
             Statistic::Nothing => {}
             Statistic::Scalar(number) => kind.put(out, &[bits(&number)]),
             Statistic::Support(numbers) | Statistic::Whole(numbers) => {
-                kind.put(out, &numbers.iter().map(bits).collect::<Vec<_>>())
+                kind.put(out, &numbers.iter().map(bits).collect::<Vec<_>>());
             }
         }
     }
