@@ -232,7 +232,7 @@ async fn a_server_that_is_not_there_is_an_error() {
     // The discard port: nothing listens there, and browsers refuse it.
     assert_eq!(code(edge().await.connect("ws://127.0.0.1:9/session", None, JsValue::NULL).await), "connection-failed");
     assert_eq!(code(edge().await.connect("not a url", None, JsValue::NULL).await), "connection-failed");
-    let token = Some("0123456789abcdef".to_owned());
+    let token = Some(js_sys::Function::new_no_args("return Promise.resolve(\"0123456789abcdef\")"));
     assert_eq!(code(edge().await.connect("ws://127.0.0.1:9/session", token, JsValue::NULL).await), "connection-failed");
     let claim = js_sys::JSON::parse(r#"{"session": "x", "secret": "0", "attempts": 0, "generation": 1}"#);
     let claim = claim.expect("it is JSON");
