@@ -252,13 +252,13 @@ fn statistics_travel_where_they_are_needed() {
         }
     }
     // All of q, a count of one byte and three numbers, for each draft; q̂ is one token or two of it.
-    let bits = |name| {
-        let texts = texts(Rule::new(name, 3.0).unwrap(), SHARPENED, SchemeParameters::Dense);
+    let bits = |rule| {
+        let texts = texts(rule, SHARPENED, SchemeParameters::Dense);
         let run = texts.connect().generate(&PROMPT, &settings(&texts, 3, 30));
         let round = run.committed[0].round.clone().unwrap();
         (round.payload_bits, round.drafted.len())
     };
-    let ((bild, drafts), (plain, _)) = (bits("bild"), bits("exact"));
+    let ((bild, drafts), (plain, _)) = (bits(Rule::new("bild", 3.0).unwrap()), bits(Rule::EXACT));
     assert_eq!((bild, drafts), (plain + drafts * 8 * (1 + 2 * 3), 2));
     assert_eq!(Need::Nothing.of_unscaled(&Distribution::new(&[0.0], &NEUTRAL).unwrap(), &[]), Statistic::Nothing);
 }

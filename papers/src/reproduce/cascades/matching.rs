@@ -63,9 +63,14 @@ type Choice = fn(&[(Method, Summary)]) -> Option<usize>;
 
 /// A method at the parameter that is chosen on one half of the questions and scored on the other, and the reverse: the
 /// best of several on the questions it is scored on is found better than it is. `None` where a half has no choice.
-fn held_out(points: &[(Method, Answers)], alone: &[Answer], task: Option<usize>, choose: Choice) -> Option<Summary> {
-    // Tasks take turns: each half has as many questions of each.
-    let half = |index: usize| index / TASKS.len() % 2;
+/// Questions of one `turn` of the tasks are in the same half.
+fn held_out(
+    points: &[(Method, Answers)],
+    alone: &[Answer],
+    (task, turn): (Option<usize>, usize),
+    choose: Choice,
+) -> Option<Summary> {
+    let half = |index: usize| index / turn % 2;
     let pick = |answers: &[Answer], wanted: usize| -> Vec<Answer> {
         let indexed = answers.iter().enumerate().filter(|(index, _)| half(*index) == wanted);
         indexed.map(|(_, answer)| *answer).collect()
@@ -97,6 +102,7 @@ impl Table<'_> {
             }
             _ => self.views.clone(),
         };
+        let turn = if sweep.are_tasks() { TASKS.len() } else { 1 };
         let (mut speeds, mut qualities, mut numbers, mut bars) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (name, printed) in self.rows {
             let (mut fast, mut good, mut heights) = (Vec::new(), Vec::new(), Vec::new());
@@ -105,7 +111,7 @@ impl Table<'_> {
                 let of = |method| Ok((method, sweep.answers(&view.point(method))?));
                 let points = methods(name).into_iter().map(of).collect::<Result<Points, Failure>>()?;
                 let [fastest, best] =
-                    [fastest, best].map(|choose: Choice| held_out(&points, &alone, view.task, choose));
+                    [fastest, best].map(|choose: Choice| held_out(&points, &alone, (view.task, turn), choose));
                 let told = |speed: &Estimate, summary: &Summary| format!("{speed:.2} ({:+.3})", summary.gain.value);
                 heights.push(fastest.as_ref().map_or(f64::NAN, |summary| speed(summary).value));
                 fast.push(fastest.as_ref().map_or("–".to_owned(), |summary| told(&speed(summary), summary)));
@@ -197,7 +203,7 @@ mod tests {
         };
         let alone: Vec<Answer> = (0..4 * TASKS.len()).map(|_| answer(0.5)).collect();
         let points = vec![of(0), of(1)];
-        let summary = held_out(&points, &alone, None, best).unwrap();
+        let summary = held_out(&points, &alone, (None, TASKS.len()), best).unwrap();
         assert_eq!((summary.exact.value, summary.gain.value), (0.0, -0.5));
     }
 }
