@@ -49,7 +49,7 @@ const RESEARCH: &str = if cfg!(feature = "papers") {
 /// written itself. The text is distributed exactly as the large model's own.
 #[derive(Debug, Parser)]
 #[command(
-    version = version::SHOWN,
+    version = version::SHOWN.as_str(),
     after_help = format!("\
 Try it:
   outrider serve                                   the server, on http://127.0.0.1:8787

@@ -1,9 +1,17 @@
 //! Version of the program, and the commit that it is built from.
 
-/// Version as `--version` shows it, with the commit if that is known.
-pub(crate) const SHOWN: &str = env!("OUTRIDER_VERSION");
+use std::sync::LazyLock;
 
-/// First digits of the commit that the program is built from; `None` in a build without git and `OUTRIDER_COMMIT`.
+/// Commit that the program is built from; `None` if `OUTRIDER_COMMIT` was not set in the build's environment.
+const COMMIT: Option<&str> = option_env!("OUTRIDER_COMMIT");
+
+/// Version as `--version` shows it, with the commit if that is known.
+pub(crate) static SHOWN: LazyLock<String> = LazyLock::new(|| {
+    let version = env!("CARGO_PKG_VERSION");
+    commit().map_or_else(|| version.to_owned(), |commit| format!("{version} ({commit})"))
+});
+
+/// First digits of the commit that the program is built from, if that is known.
 pub(crate) fn commit() -> Option<&'static str> {
-    Some(env!("OUTRIDER_COMMIT")).filter(|commit| !commit.is_empty())
+    COMMIT.filter(|commit| !commit.is_empty()).map(|commit| commit.get(..12).unwrap_or(commit))
 }

@@ -80,8 +80,8 @@ struct Costs {
 struct Resampling {
     predicted: f64,
     measured: f64,
-    /// Bound over the judged drafts by the terms of SQS's Theorem 1, which sums them over the tokens of the text. Under the
-    /// exact rule, and where drafts do not share noise with the target.
+    /// Bound over the judged drafts by the terms of SQS's Theorem 1, which sums them over the tokens of the text. Under
+    /// the exact rule, and where drafts do not share noise with the target.
     bound: Option<Bound>,
 }
 

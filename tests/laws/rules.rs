@@ -54,8 +54,8 @@ pub fn farthest(name: &str, sampling: SamplingParameters, scheme: SchemeParamete
     (texts, distribution)
 }
 
-/// True if the rule needs more of the draft's distribution than is sent: D(q, p) of BiLD is over the whole vocabulary, of
-/// which only `dense` sends all, and at temperature 0 the likeliest token says all.
+/// True if the rule needs more of the draft's distribution than is sent: D(q, p) of BiLD is over the whole vocabulary,
+/// of which only `dense` sends all, and at temperature 0 the likeliest token says all.
 pub fn needs_more(info: &RuleInfo, scheme: SchemeParameters, sampling: &SamplingParameters) -> bool {
     ["bild", "bild-star"].contains(&info.name) && scheme != SchemeParameters::Dense && sampling.temperature > 0.0
 }

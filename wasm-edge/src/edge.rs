@@ -175,8 +175,8 @@ impl Edge {
         })?)
     }
 
-    /// Token ids of a prompt as [`generate`](Self::generate) encodes it: a text, or messages with tools and variables of
-    /// their template.
+    /// Token ids of a prompt as [`generate`](Self::generate) encodes it: a text, or messages with tools and variables
+    /// of their template.
     pub fn tokenize(&self, prompt: JsValue, tools: JsValue, variables: JsValue) -> Result<Vec<u32>, JsValue> {
         Ok(self.prompt(&Start::from_js(prompt, tools, variables)?)?)
     }

@@ -57,8 +57,8 @@ pub(super) async fn health(State(shared): State<Arc<Shared>>) -> Json<Health> {
     Json(Health::new(status, &shared.state))
 }
 
-/// Checks that a new session would be served: the server is neither draining nor stopping, a slot is free, and the engine runs a token
-/// on it. The result of the last such run is reused for [`PROBE_AGAIN`].
+/// Checks that a new session would be served: the server is neither draining nor stopping, a slot is free, and the
+/// engine runs a token on it. The result of the last such run is reused for [`PROBE_AGAIN`].
 pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> (StatusCode, Json<Health>) {
     let state = &shared.state;
     let load = state.engine.load();

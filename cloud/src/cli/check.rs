@@ -1,7 +1,7 @@
 //! Command `outrider check`: do two models make a pair, what do they need, and what does drafting gain.
 //!
-//! Both models read a text, and their distributions at each token give the acceptance rate. From that, a round trip, and
-//! the times of drafts, of passes by their rows, of sampling and of frames, [`Conditions`] predicts the speed of a
+//! Both models read a text, and their distributions at each token give the acceptance rate. From that, a round trip,
+//! and the times of drafts, of passes by their rows, of sampling and of frames, [`Conditions`] predicts the speed of a
 //! session. Sessions choose their mode by the same simulation.
 
 use std::{
@@ -378,8 +378,8 @@ fn weight_bytes(path: &Path) -> Result<u64, CommandError> {
 mod tests {
     use super::*;
 
-    /// With times given, turns of γ drafts have a closed form (Leviathan et al. 2023, Theorem 3.8, with a round trip and
-    /// the measured cost of rows): (1 − αᵞ⁺¹)/(1 − α) tokens in the time γ·d + R + T(γ + 1 rows).
+    /// With times given, turns of γ drafts have a closed form (Leviathan et al. 2023, Theorem 3.8, with a round trip
+    /// and the measured cost of rows): (1 − αᵞ⁺¹)/(1 − α) tokens in the time γ·d + R + T(γ + 1 rows).
     #[test]
     fn a_prediction_is_at_least_the_closed_form_of_turns() {
         // Eight rows cost 2.2 passes: a row costs what real kernels take, not a small constant.

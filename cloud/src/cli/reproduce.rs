@@ -52,8 +52,8 @@ pub struct Reproduce {
     /// Texts of each prompt at each setting, each with its own seed
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     seeds: u16,
-    /// Times of passes in milliseconds, such as draft=7.9,row=2.3,pass=41.5: one of the draft model, each further row of
-    /// the target's, and one of the target. Without it they are measured, and differ from run to run
+    /// Times of passes in milliseconds, such as draft=7.9,row=2.3,pass=41.5: one of the draft model, each further row
+    /// of the target's, and one of the target. Without it they are measured, and differ from run to run
     #[arg(long, value_name = "TIMES")]
     times: Option<PassMilliseconds>,
     /// Measure again, and write every text as a row of texts.csv

@@ -136,8 +136,8 @@ pub struct Serve {
     /// throughput
     #[arg(long, value_name = "COUNT", default_value_t = EngineSettings::default().batch_rows as u64, value_parser = clap::value_parser!(u64).range(LEAST_BATCH_ROWS as u64..=65536))]
     batch_rows: u64,
-    /// Most drafted tokens in a round. A round takes one row of the target for each; the SQS paper's 5000 bits have room
-    /// for 42 at K = 8
+    /// Most drafted tokens in a round. A round takes one row of the target for each; the SQS paper's 5000 bits have
+    /// room for 42 at K = 8
     #[arg(long, value_name = "COUNT", default_value_t = 16, value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_DRAFT_TOKENS)))]
     max_draft_tokens: u8,
     /// Most rounds of a session that may await their verdict at a time. A waiting round takes the bytes of its frame,

@@ -11,7 +11,8 @@ pub(crate) type Beside<'f> = &'f dyn Fn(&str) -> Result<Option<Vec<u8>>, LoadErr
 
 impl ModelConfig {
     /// Applies the other files of a checkpoint's folder, as transformers does: end-of-text tokens and
-    /// recommended sampling from `generation_config.json`, and from `tokenizer_config.json` the flag for a begin-of-sequence token.
+    /// recommended sampling from `generation_config.json`, and from `tokenizer_config.json` the flag for a
+    /// begin-of-sequence token.
     pub(crate) fn amend(&mut self, file: Beside<'_>) -> Result<(), LoadError> {
         let GenerationConfig { eos_token_id, others, .. } = GenerationConfig::read(file)?;
         if let Some(ids) = eos_token_id {

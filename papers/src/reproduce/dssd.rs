@@ -173,10 +173,10 @@ fn by_formula() -> (String, Value) {
     let head = row("NTT, ms", ["Mbit/s", "γ", "n"].into_iter().chain(printed).chain(speedups));
     let text = format!(
         "The paper's columns by its equations. T_com of DSD is n(γ|V|b/R + NTT), eq. 5, with b = {BITS} bits and n \
-         rounds; of DSSD it is n·NTT, without eq. 9's distribution after a rejection. With 13B n is {ROUNDS_13B}, and 9.21 s \
-         is 0.92 s with its decimal point moved. Speed-ups are 128·T/(n(γc + 1)T + T_com) with T_com as printed, T = \
-         T_LLM = {PASS} s and c = {TABLE_2_COST}, which the paper does not give. At γ = 8 they are within 10 % of the \
-         printed ones. What does not fit is n: at α = 0.61 128 tokens take {:.1} rounds, not 31.\n\n",
+         rounds; of DSSD it is n·NTT, without eq. 9's distribution after a rejection. With 13B n is {ROUNDS_13B}, and \
+         9.21 s is 0.92 s with its decimal point moved. Speed-ups are 128·T/(n(γc + 1)T + T_com) with T_com as \
+         printed, T = T_LLM = {PASS} s and c = {TABLE_2_COST}, which the paper does not give. At γ = 8 they are \
+         within 10 % of the printed ones. What does not fit is n: at α = 0.61 128 tokens take {:.1} rounds, not 31.\n\n",
         f64::from(TOKENS) / tk_slt::tokens_per_round(0.61, 8)
     );
     (text + &markdown(&head, &rows) + "\n", numbers.into())

@@ -141,8 +141,8 @@ fn report(laboratory: &mut Laboratory, settings: &[Setting], resampling: bool) -
     let kinds: &[Kind] = if resampling { &[LATENCY, RESAMPLING] } else { &[LATENCY] };
     let text = format!(
         "Texts of {TOKENS} tokens; ± is one standard error over prompts. A draft takes {:.1} ms and a pass {:.1} ms + \
-         {:.1} ms a draft (given with --times, or else measured here on models of 135M and 1.1B weights; the paper: 125M \
-         and 1.3B); the uplink has 1 Mbit/s.\n\n",
+         {:.1} ms a draft (given with --times, or else measured here on models of 135M and 1.1B weights; the paper: \
+         125M and 1.3B); the uplink has 1 Mbit/s.\n\n",
         1e3 * clock.draft,
         1e3 * clock.pass,
         1e3 * clock.row,

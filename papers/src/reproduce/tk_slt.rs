@@ -307,8 +307,8 @@ pub fn figure4(laboratory: &mut Laboratory) -> Result<Report, Failure> {
     Ok(Report {
         text: format!(
             "S_inf at γ*, with the α of Figure 3 and L = c + b·K/V of the same K and V = {}; with ids, each of the K \
-             tokens takes ⌈log₂ V⌉ bits more. The paper draws it without them, and says that K = 320 of {VOCABULARY_SIZE} \
-             is the best.\n\n",
+             tokens takes ⌈log₂ V⌉ bits more. The paper draws it without them, and says that K = 320 of \
+             {VOCABULARY_SIZE} is the best.\n\n",
             laboratory.vocabulary()
         ) + &markdown(&row("target \\ K", &sizes), &rows),
         numbers: json!({ "supportSizes": sizes, "speedUps": lines }),

@@ -109,8 +109,8 @@ impl Head {
         self.weights.len()
     }
 
-    /// The score σ(w·h + b + u·t), in [0, 1], with t the [`TokenFeatures`]; those that are missing count as 0. Summed in
-    /// f64 from the first element on, so that it has the same bits everywhere but for what `exp` differs in. NaN if
+    /// The score σ(w·h + b + u·t), in [0, 1], with t the [`TokenFeatures`]; those that are missing count as 0. Summed
+    /// in f64 from the first element on, so that it has the same bits everywhere but for what `exp` differs in. NaN if
     /// `hidden` has one.
     ///
     /// # Panics

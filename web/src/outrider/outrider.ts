@@ -94,7 +94,7 @@ export class Outrider {
   #unwatch: () => void = () => {};
   #closed: Promise<void> | null = null;
 
-  /** Conversations, in the shape of OpenAI's client: `outrider.chat.completions.create({ messages })`. */
+  /** Conversations in the shape of OpenAI's client: `outrider.chat.completions.create({ messages })`. */
   readonly chat: { readonly completions: ChatCompletions } = { completions: new ChatCompletions(this) };
   /** Texts to continue, likewise: `outrider.completions.create({ prompt })`. */
   readonly completions: Completions = new Completions(this);
@@ -479,10 +479,7 @@ export class Outrider {
     settle(running.generation);
   }
 
-  /**
-   * Terminates the worker; everything that waits for it fails with `reason`. Queued generations start another, unless
-   * `isEnd`.
-   */
+  /** Terminates the worker; its waiters fail with `reason`. Queued generations start another, unless `isEnd`. */
   #discardWorker(reason: unknown, isEnd = false): void {
     this.#worker?.terminate();
     this.#worker = null;

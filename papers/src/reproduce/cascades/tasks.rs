@@ -61,8 +61,8 @@ pub struct Worth {
 }
 
 impl Tasks {
-    /// Loads the task pair with `PROMPTS` questions for each of the laboratory's prompts; or takes the laboratory's pair
-    /// with the user's questions.
+    /// Loads the task pair with `PROMPTS` questions for each of the laboratory's prompts; or takes the laboratory's
+    /// pair with the user's questions.
     ///
     /// # Errors
     /// If a file is not what it should be, a question has no reference, or another pair has no questions of its own.

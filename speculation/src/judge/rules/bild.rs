@@ -13,9 +13,9 @@
 //! (App. B).
 //!
 //! q and p are unscaled. The tail of q has little mass, but −ln p is large there: cut to 32 tokens, D is too small to
-//! reject half of what the rule rejects. So at T > 0 the rule needs [all of q](Need::Whole), which only the dense scheme
-//! sends, and at T = 0 the likeliest token, which every q̂ has. What f16 leaves of q is divided by its sum. D is infinite
-//! where p = 0 and q is not.
+//! reject half of what the rule rejects. So at T > 0 the rule needs [all of q](Need::Whole), which only the dense
+//! scheme sends, and at T = 0 the likeliest token, which every q̂ has. What f16 leaves of q is divided by its sum. D is
+//! infinite where p = 0 and q is not.
 
 use super::{
     cascade::defer,

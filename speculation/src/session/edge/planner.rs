@@ -146,8 +146,8 @@ impl Planner {
     }
 
     /// Decides on the position after `drafted` drafts of the round, with the distribution `q` and the hidden state that
-    /// it was made of; `drawn` is the token that the gate sees, if it does, and `passed` tokens have passed since the last
-    /// round.
+    /// it was made of; `drawn` is the token that the gate sees, if it does, and `passed` tokens have passed since the
+    /// last round.
     pub(super) fn decide(
         &mut self,
         q: &Distribution<'_>,
