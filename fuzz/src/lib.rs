@@ -7,8 +7,7 @@
 //! | [`edge`] | calls and a server that may lie | no panic; the laws of [`pair`] |
 //! | [`cloud`] | calls and an edge that may lie | no panic; the cache, what is committed and what is sent are right |
 //! | [`ahead`] | delays, cuts, lies | the text that the target writes is the same, whatever is guessed |
-//! | [`session`] | settings, delays, cancellations | the same; both ends agree; at temperature 0 each token is its
-//! model's own |
+//! | [`session`] | settings, delays, cancellations | the same; both ends agree; at temperature 0 each token is its model's own |
 //!
 //! Each has one function, `check`, which panics if something is wrong. libFuzzer calls it through the files in
 //! `targets/`; `tests/inputs.rs` calls it with golden frames and drawn inputs. README.md says how to run both.

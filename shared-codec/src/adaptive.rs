@@ -13,10 +13,8 @@
 //! | what | how | ideal bits |
 //! |---|---|---|
 //! | m | adaptive binary decisions | −log2 P(m) |
-//! | counts, descending | adaptive binary decisions, each count between ⌈rest/left⌉ and the one before it | −log2
-//! P(partition of ℓ) |
-//! | ids, group by group | weights of the vocabulary (below), without replacement | Σ −log2 (weight/rest) − Σ log2
-//! (group size)! |
+//! | counts, descending | adaptive binary decisions, each count between ⌈rest/left⌉ and the one before it | −log2 P(partition of ℓ) |
+//! | ids, group by group | weights of the vocabulary (below), without replacement | Σ −log2 (weight/rest) − Σ log2 (group size)! |
 //! | drafted id | the counts are its frequencies | log2 (ℓ/count) |
 //!
 //! # Groups

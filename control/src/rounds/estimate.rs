@@ -4,8 +4,7 @@
 //! |---|---|---|
 //! | [`Acceptance`] | accepted of judged drafts | about 33 rounds |
 //! | [`DraftTime`] | time spent drafting | about 10 rounds |
-//! | [`RoundTrips`] | round trips against numbers of drafts, by least squares | level: about 7 rounds; slope: about 7
-//! changes of length |
+//! | [`RoundTrips`] | round trips against numbers of drafts, by least squares | level: about 7 rounds; slope: about 7 changes of length |
 //!
 //! Times pass a [`Watch`] first. One that it suspects does not count; where it sees a change, all before is forgotten
 //! and the new one begins the estimate. So one outlier decides nothing, and a leap of the link is known after two

@@ -14,8 +14,7 @@
 //!
 //! | | inputs | scales | values | size relative to the file |
 //! |---|---|---|---|---|
-//! | `Q8_0` | 32 | 16 d; if stored as f16, those of two blocks, then the values of both | 512 | 1 (1.06 if scales are
-//! f32) |
+//! | `Q8_0` | 32 | 16 d; if stored as f16, those of two blocks, then the values of both | 512 | 1 (1.06 if scales are f32) |
 //! | `Q4_0` | 32 | as `Q8_0` | 256; low halves are inputs 0–15, high ones 16–31 | 1 (1.11) |
 //! | `Q4_1` | 32 | 16 d, 16 −m | 256, as `Q4_0` | 1 (1.2) |
 //! | `Q5_0` | 32 | as `Q4_0` | 320: five bits | 1 (1.09) |

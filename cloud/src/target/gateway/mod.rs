@@ -37,12 +37,9 @@
 //!
 //! | sampling | way | requests a round | a draft is accepted with |
 //! |---|---|--:|---|
-//! | T = 0, or top-k from 1 to K | *listed*: all that S keeps is among the K, so the rows are S(p) itself | 1 | Σ
-//! min(q̂, S(p)) |
-//! | T = 1, no top-k, top-p 1 | *thinned*: S(p) = p, see [`outrider_speculation::judge::thinning`] | 1, and after a
-//! rejection 1 on average | Σ min(q̂, p) |
-//! | all else | *matched*: the engine samples S(p) at each position, and a draft is accepted if it is that sample | 1 |
-//! Σ q̂·S(p) |
+//! | T = 0, or top-k from 1 to K | *listed*: all that S keeps is among the K, so the rows are S(p) itself | 1 | Σ min(q̂, S(p)) |
+//! | T = 1, no top-k, top-p 1 | *thinned*: S(p) = p, see [`outrider_speculation::judge::thinning`] | 1, and after a rejection 1 on average | Σ min(q̂, p) |
+//! | all else | *matched*: the engine samples S(p) at each position, and a draft is accepted if it is that sample | 1 | Σ q̂·S(p) |
 //!
 //! A *streamed* text is a sample of S(p) whatever was guessed. The engine treats a proposal without probabilities as a
 //! one-hot distribution: it accepts a guess x with probability S(p)(x), and otherwise draws from S(p) without x. The

@@ -6,8 +6,7 @@
 //! |---|---|
 //! | the gateway, first | `OUTRIDER`, version `u16`, token length `u16`, token |
 //! | the proposer, once | status `u8`, version `u16`, most guesses that it proposes at once `u16`, V `u32` or 0 |
-//! | the gateway, any number | 1 `u8`, position `u32`, tail length `u8` = min(16, position), tail `u32` each, count
-//! `u8` from 1 to 32, ids `u32` each |
+//! | the gateway, any number | 1 `u8`, position `u32`, tail length `u8` = min(16, position), tail `u32` each, count `u8` from 1 to 32, ids `u32` each |
 
 use outrider_speculation::session::cloud::{OFFER_TAIL, Offer};
 
