@@ -15,7 +15,7 @@ use futures_util::{
     SinkExt, Stream, StreamExt, future,
     stream::{self, BoxStream},
 };
-use outrider_codec::frame::{ErrorCode, MAX_FRAME_BYTES};
+use outrider_codec::frame::{ErrorCode, Frame, MAX_FRAME_BYTES};
 use tokio::time::{self, Instant};
 use tokio_tungstenite::tungstenite::{self, error::CapacityError};
 use tracing::{Instrument, Span};
@@ -161,10 +161,11 @@ fn paced<S: Stream<Item = Heard>>(messages: S, rate: u32) -> impl Stream<Item = 
     })
 }
 
-/// Holds messages back while the client's key has used up its tokens of this minute.
+/// Holds messages back while the client's key has used up its tokens of this minute, except one that ends the session.
 fn paid<S: Stream<Item = Heard>>(messages: S, key: Option<Arc<Key>>) -> impl Stream<Item = Heard> {
     messages.then(move |message| {
-        let key = key.clone();
+        let is_end = message.as_ref().is_some_and(|bytes| *bytes == Frame::Bye.encode());
+        let key = key.clone().filter(|_| !is_end);
         async move {
             while let Some(wait) = key.as_ref().map(|key| key.token_wait()).filter(|wait| !wait.is_zero()) {
                 time::sleep(wait).await;
