@@ -221,7 +221,17 @@ fn every_rule_on_the_list_can_be_chosen() {
     let listing: Value = serde_json::from_str(&stdout(&outrider(&["rules", "--json"]))).unwrap();
     for rule in listing["rules"].as_array().unwrap() {
         let name = rule["name"].as_str().unwrap();
-        let printed = stdout(&outrider(&["generate", "--local", "--max-tokens", "8", "--rule", name, PROMPT]));
+        let printed = stdout(&outrider(&[
+            "generate",
+            "--local",
+            "--max-tokens",
+            "8",
+            "--scheme",
+            "dense",
+            "--rule",
+            name,
+            PROMPT,
+        ]));
         assert_eq!(printed.contains("(lossy)"), rule["lossy"] == true, "{name}: {printed}");
     }
 }

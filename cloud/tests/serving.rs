@@ -79,7 +79,7 @@ async fn a_draft_is_checked_against_an_engine() {
         let (here, _) = checked(&[], temperature);
         let (there, report) = checked(&elsewhere, temperature);
         // The engine says nothing of the first token, whose distribution it has no list for.
-        assert!(there <= here + 0.03 && there > here - 0.1, "{there} there, {here} here");
+        assert!(there <= here + 0.03 && there > here - 0.15, "{there} there, {here} here");
         assert_eq!((&report["target"]["name"], &report["measured"]["isLeast"]), (&"known".into(), &true.into()));
         assert!(report["measured"]["rowPasses"].as_array().unwrap().is_empty(), "{report}");
         assert!(report["passMs"].as_f64().unwrap() > 0.0, "{report}");
