@@ -96,9 +96,9 @@ pub enum KeysError {
     /// The key has no secret, or a secret and a digest.
     #[error("the key {0:?} needs either a secret or its sha256")]
     Secret(String),
-    /// The secret is too short to be hard to guess, or cannot be sent by a page.
+    /// The secret is too short to be hard to guess, or is no bearer token.
     #[error(
-        "the secret of the key {0:?} needs 16 or more letters, digits, - and _; `openssl rand -hex 32` makes a good one"
+        "the secret of the key {0:?} needs 16 or more letters, digits, and - . _ ~ + / =; `openssl rand -hex 32` makes a good one"
     )]
     Weak(String),
     /// The digest is not 64 hexadecimal digits.
@@ -304,13 +304,12 @@ impl Entry {
     /// Digest of the secret.
     fn digest(&self) -> Result<[u8; 32], KeysError> {
         let name = || self.name.clone();
-        let is_word =
-            |text: &str, more: &[u8]| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || more.contains(&byte));
-        if !(1..=64).contains(&self.name.len()) || !is_word(&self.name, b"-_.") {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        if !(1..=64).contains(&self.name.len()) || !self.name.bytes().all(is_plain) {
             return Err(KeysError::Name(name()));
         }
         match (&self.secret, &self.sha256) {
-            (Some(secret), None) if secret.len() >= SHORTEST && is_word(secret, b"-_") => Ok(digest(secret)),
+            (Some(secret), None) if secret.len() >= SHORTEST && is_bearer(secret) => Ok(digest(secret)),
             (Some(_), None) => Err(KeysError::Weak(name())),
             (None, Some(hex)) => from_hex(hex).ok_or_else(|| KeysError::Digest(name())),
             _ => Err(KeysError::Secret(name())),
@@ -318,8 +317,14 @@ impl Entry {
     }
 }
 
-fn digest(secret: &str) -> [u8; 32] {
-    Sha256::digest(secret).into()
+/// True if a bearer token may have these characters (RFC 6750, section 2.1).
+pub(crate) fn is_bearer(token: &str) -> bool {
+    token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte))
+}
+
+/// SHA-256 of a token, by which tokens are compared.
+pub(crate) fn digest(token: &str) -> [u8; 32] {
+    Sha256::digest(token).into()
 }
 
 /// Bytes of 64 hexadecimal digits.

@@ -12,8 +12,9 @@ use std::{
 
 use axum::http::{HeaderMap, header};
 use percent_encoding::percent_decode_str;
-use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
+
+use crate::keys::{digest, is_bearer};
 
 /// Subprotocol of a session.
 pub(crate) const PROTOCOL: &str = "outrider";
@@ -67,7 +68,7 @@ impl Tokens {
             if token.len() < SHORTEST {
                 return Err(TokensError::Short(number));
             }
-            if !token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte)) {
+            if !is_bearer(token) {
                 return Err(TokensError::Characters(number));
             }
             if !seen.insert(name) || !seen.insert(token) {
@@ -136,10 +137,6 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
 pub(crate) fn offered<'a>(mut protocols: impl Iterator<Item = &'a str>) -> Option<Cow<'a, str>> {
     let written = protocols.find_map(|protocol| protocol.strip_prefix(PROTOCOL_PREFIX))?;
     percent_decode_str(written).decode_utf8().ok()
-}
-
-fn digest(token: &str) -> [u8; 32] {
-    Sha256::digest(token).into()
 }
 
 #[cfg(test)]

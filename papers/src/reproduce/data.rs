@@ -11,7 +11,7 @@ use super::sessions::Failure;
 /// The text that a line asks the models to continue.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ask {
-    /// Text as it is.
+    /// Text that is continued as it is.
     Prompt(String),
     /// A conversation, of which the model's chat template makes the text.
     Messages(Vec<Message>),
@@ -61,7 +61,7 @@ pub enum DataError {
     Json {
         /// Number of the line, from 1.
         line: usize,
-        /// The reader's error.
+        /// Error of the JSON reader.
         source: serde_json::Error,
     },
     /// A line has neither a prompt nor messages, or both.

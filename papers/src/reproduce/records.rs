@@ -17,9 +17,9 @@ pub struct Record {
     pub seed: u64,
     /// Tokens after the prompt.
     pub tokens: usize,
-    /// Rounds of drafts.
+    /// Number of rounds of drafts.
     pub rounds: usize,
-    /// Drafted tokens.
+    /// Number of drafted tokens.
     pub drafted: usize,
     /// Drafts that were judged.
     pub judged: usize,
@@ -73,7 +73,7 @@ impl Record {
 pub struct Records(Rc<RefCell<Vec<Record>>>);
 
 impl Records {
-    /// Adds a row.
+    /// Adds the row of a text.
     pub fn add(&self, record: Record) {
         self.0.borrow_mut().push(record);
     }

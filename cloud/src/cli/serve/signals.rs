@@ -7,11 +7,11 @@ use tokio::signal;
 /// Request of an operator or of a supervisor, by a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Signal {
-    /// Ctrl-C: stop now.
+    /// Request of Ctrl-C to stop now.
     Interrupt,
-    /// SIGTERM: stop after balancers have noticed.
+    /// Request of SIGTERM to stop once balancers have noticed.
     Terminate,
-    /// SIGHUP: read the settings again.
+    /// Request of SIGHUP to read the settings again.
     Reload,
 }
 
@@ -52,7 +52,7 @@ impl Signals {
         Ok(Self {})
     }
 
-    /// Waits for Ctrl-C.
+    /// Waits for Ctrl-C, the one signal of other systems.
     pub(super) async fn next(&mut self) -> Signal {
         // If the handler cannot be installed, the default action ends the process.
         let _ = signal::ctrl_c().await;

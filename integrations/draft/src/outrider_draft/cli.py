@@ -144,17 +144,18 @@ def _server(options: argparse.Namespace) -> Iterator[str]:
     many = ["--max-sessions", "64", "--max-sessions-per-address", "64", "--max-connections-per-address", "64"]
     command = [program, "serve", "--listen", f"127.0.0.1:{port}", "--target", options.target]
     command += ["--draft", options.target, "--own-draft", "off", "--request-timeout", "900", *many]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as running:
+    log = options.out / "work" / "serve.log"
+    with log.open("w") as output, subprocess.Popen(command, stdout=output, stderr=output) as running:
         try:
-            yield _ready(running, f"http://127.0.0.1:{port}")
+            yield _ready(running, f"http://127.0.0.1:{port}", log)
         finally:
             running.terminate()
 
 
-def _ready(running: subprocess.Popen[str], url: str) -> str:
+def _ready(running: subprocess.Popen[bytes], url: str, log: Path) -> str:
     while True:
         if running.poll() is not None:
-            last = (running.stderr.read() if running.stderr else "").strip().splitlines()[-1:]
+            last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
             raise ValueError(f"outrider serve ended: {' '.join(last)}")
         try:
             with urllib.request.urlopen(f"{url}/readyz", timeout=5):
