@@ -15,6 +15,8 @@ test.beforeAll(async () => {
   folder = await mkdtemp(path.join(tmpdir(), 'outrider-'));
   const outDir = path.join(folder, 'outrider');
   const root = path.join(repository, 'web');
+  // Of the four builds of the engine, those that the tests have made.
+  process.env.OUTRIDER_SOME_BUILDS = '1';
   await build({ root, mode: 'package', logLevel: 'warn', build: { outDir, emptyOutDir: true } });
   server = await Server.start([], folder);
 });

@@ -136,7 +136,8 @@ test('a token cascade that trusts everything asks nobody, in a colour and underl
   server,
 }) => {
   const { page } = demo;
-  await demo.open(server, { maxNewTokens: 24, gate: 'token-cascade', gateThreshold: 1 });
+  // The server is asked after ten passed tokens.
+  await demo.open(server, { maxNewTokens: 10, gate: 'token-cascade', gateThreshold: 1 });
   await demo.run();
   expect(await origins(demo)).toEqual(new Set(['passed']));
   const count = (await demo.tokens()).length;
