@@ -131,10 +131,19 @@ async fn answer(
     };
     let created = now();
     let id = random()?;
-    let Common { choices, log_probabilities, stop, stream, include_usage, .. } = common;
+    let Common { choices, log_probabilities, stop, stream, include_usage, return_token_ids, .. } = common;
     let model = state.served.name.clone();
     let has_log_probabilities = log_probabilities.is_some();
-    let answer = Answer { endpoint, id, created, model, prompt_tokens, include_usage, has_log_probabilities };
+    let answer = Answer {
+        endpoint,
+        id,
+        created,
+        model,
+        prompt_tokens,
+        include_usage,
+        has_log_probabilities,
+        has_token_ids: return_token_ids,
+    };
     let params = GenerationParams { request, choices, log_probabilities, stop, calls };
     let client = admitted.caller.address;
     let mut deltas = TokenStream::begin(shared, admitted, params).await?;
@@ -142,10 +151,11 @@ async fn answer(
         Sse::new(events(answer, deltas, choices)).keep_alive(KeepAlive::default()).into_response()
     } else {
         let mut texts: Vec<Delta> = (0..choices).map(|choice| Delta { choice, ..Delta::default() }).collect();
-        while let Some(Delta { choice, pieces, logprobs, finish }) = deltas.next().await? {
+        while let Some(Delta { choice, pieces, logprobs, ids, finish }) = deltas.next().await? {
             let text = &mut texts[choice as usize];
             text.pieces.extend(pieces);
             text.logprobs.extend(logprobs);
+            text.ids.extend(ids);
             text.finish = finish;
         }
         let tokens = deltas.tokens();

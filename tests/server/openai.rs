@@ -235,6 +235,67 @@ async fn several_texts_are_written_side_by_side() {
     assert_eq!(found, four[..3].iter().collect::<Vec<_>>());
 }
 
+/// The ids of a text's beginning, read as a prompt, are continued as the text was: this is how an edge takes over a
+/// text that the server has begun alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ids_of_a_text_are_those_that_its_continuation_needs() {
+    let (edge, server) = (Edge::load(), Server::start_as(Options::default()).await);
+    let prompt = edge.prompt(PROMPT);
+    let ids_of = |choice: &Value| -> Vec<u32> {
+        choice["token_ids"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
+    };
+    let body = json!({ "prompt": prompt, "max_tokens": 32, "temperature": 0.8, "seed": 11, "return_token_ids": true });
+    let whole = answer(&server, COMPLETIONS, body.clone()).await["choices"][0].clone();
+    let ids = ids_of(&whole);
+    assert_eq!(ids.len(), 32);
+    let mut streaming = body;
+    streaming["stream"] = json!(true);
+    let (mut text, mut streamed) = (String::new(), Vec::new());
+    for chunk in chunks(&server, COMPLETIONS, streaming).await {
+        text += chunk["choices"][0]["text"].as_str().unwrap();
+        streamed.extend(ids_of(&chunk["choices"][0]));
+    }
+    assert_eq!((&json!(text), &streamed), (&whole["text"], &ids));
+    for taken in [1, 7, 31] {
+        let prompt = [&prompt[..], &ids[..taken]].concat();
+        let body = json!({
+            "prompt": prompt, "max_tokens": 32 - taken, "temperature": 0.8, "seed": 11, "return_token_ids": true,
+        });
+        let rest = answer(&server, COMPLETIONS, body).await["choices"][0].clone();
+        assert_eq!(ids_of(&rest), ids[taken..], "after {taken}");
+    }
+    // Without the parameter there are none.
+    let plain = answer(&server, COMPLETIONS, json!({ "prompt": PROMPT, "max_tokens": 1 })).await;
+    assert!(plain["choices"][0].get("token_ids").is_none());
+}
+
+/// Drafts looked up in the text save passes where it repeats itself, and change no token of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lookups_in_the_text_change_nothing_but_the_number_of_passes() {
+    let (edge, pair) = (Edge::load(), PairPaths::default());
+    let serve = |looks_up: bool| {
+        let target = pair.target().unwrap();
+        let info = target_info(&target, &edge.tokenizer, 16).unwrap();
+        let engine = Engine::start(target, 8).unwrap().judging(GuessPolicy::All);
+        let engine = if looks_up { engine.with_lookups() } else { engine };
+        Server::serve(engine.into(), info, Options::default())
+    };
+    let (plain, looking) = (serve(false), serve(true));
+    let prompt = "The king said to the cat: come here. ".repeat(6);
+    for temperature in [0.0, 0.3] {
+        let body = json!({ "prompt": prompt, "max_tokens": 64, "temperature": temperature, "seed": 5 });
+        let texts = [answer(&plain, COMPLETIONS, body.clone()).await, answer(&looking, COMPLETIONS, body).await];
+        assert_eq!(texts[0]["choices"][0]["text"], texts[1]["choices"][0]["text"], "{temperature}");
+    }
+    let metrics = looking.engine.metrics().text();
+    let count = |name: &str| {
+        let lines = metrics.lines().filter(|line| line.starts_with(name));
+        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>()
+    };
+    let (judged, right) = (count("outrider_own_drafts_judged_total"), count("outrider_own_drafts_right_total"));
+    assert!(right >= 16.0 && right <= judged, "{right} of {judged}");
+}
+
 /// The model in this process is the oracle: its softmax at each place of the text that was written. The server drafts
 /// itself, so that some of the tokens are guesses that were right.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

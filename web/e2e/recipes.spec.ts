@@ -23,7 +23,7 @@ let server: Server;
 const bare: Recipe = {
   ...{ name: 'bare', html: '<p id="ready"></p>', language: 'ts', headers: {} },
   script: `import * as api from 'outrider';
-    Object.assign(window, { api, outrider: await api.Outrider.load() });
+    Object.assign(window, { api, outrider: await api.Outrider.load({ wait: 'draft' }) });
     document.querySelector('#ready')!.textContent = 'ready';`,
 };
 
@@ -224,7 +224,12 @@ for (const options of [
     await openBare(page);
     const found = await page.evaluate(async (options) => {
       const run = async (stop: string[]) => {
-        const generation = window.outrider.generate('Once upon a time', { ...options, maxNewTokens: 40, seed: 7, stop });
+        const generation = window.outrider.generate('Once upon a time', {
+          ...options,
+          maxNewTokens: 40,
+          seed: 7,
+          stop,
+        });
         const texts: string[] = [];
         for await (const { text } of generation) texts.push(text);
         return { texts, summary: await generation.summary };
@@ -390,4 +395,41 @@ test('what the engine gives is what the types say', async ({ page }) => {
   const named = { session, model, token, evidence, candidate, claim, given: round };
   for (const [name, names] of Object.entries(named)) expect(given[name], name).toEqual(Object.keys(names).sort());
   expect(given['summary']).toEqual(expect.arrayContaining(Object.keys(summary)));
+});
+
+test('the server writes at once, and the draft model joins in the middle of the text, which is the same', async ({
+  page,
+}) => {
+  await openBare(page);
+  const [whole, joined] = await page.evaluate(async () => {
+    const options = { seed: 5, temperature: 0.7, maxNewTokens: 60 };
+    const whole = await window.outrider.generate('Once upon a time', options).summary;
+    // Of the server's stream only the beginning arrives, so that there is a middle to join in.
+    const { fetch } = window;
+    window.fetch = async (...asked) => {
+      const response = await fetch(...asked);
+      if (!String(asked[0]).endsWith('/v1/completions')) return response;
+      let isBegun = false;
+      const beginning = new TransformStream<Uint8Array, Uint8Array>({
+        start: (to) => asked[1]?.signal?.addEventListener('abort', () => to.error(new DOMException('', 'AbortError'))),
+        transform(chunk, to) {
+          if (!isBegun) to.enqueue(chunk.subarray(0, 900));
+          isBegun = true;
+        },
+        flush: () => new Promise(() => {}),
+      });
+      return new Response(response.body?.pipeThrough(beginning) ?? null, response);
+    };
+    const outrider = await window.api.Outrider.load();
+    const mode = outrider.mode;
+    const generation = outrider.generate('Once upon a time', options);
+    const summary = await generation.summary;
+    await outrider.close();
+    return [
+      { text: whole.text, ids: whole.tokenIds },
+      { text: summary.text, ids: summary.tokenIds, tokens: summary.tokens, mode, later: outrider.mode },
+    ] as const;
+  });
+  expect({ text: joined.text, ids: joined.ids }).toEqual(whole);
+  expect(joined).toMatchObject({ mode: 'server', later: 'draft', tokens: 60 });
 });

@@ -102,9 +102,10 @@ pub struct Serve {
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: DeviceName,
     /// Drafts of the server's own, for texts that the target writes and no client has guessed in time, including those
-    /// of the API: off; on, as if drafting cost nothing; auto, where measured times promise more tokens per second. The
-    /// text is the same. The server drafts with the draft model on the CPU, whose KV caches may take as much as
-    /// --kv-memory again
+    /// of the API: off; on, as if drafting cost nothing; auto, where measured times promise more tokens per second;
+    /// lookup, what followed the same four tokens earlier in the text, for work that copies. The text is the same. For
+    /// on and auto the server drafts with the draft model on the CPU, whose KV caches may take as much as --kv-memory
+    /// again
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = OwnDraftPolicy::Auto)]
     own_draft: OwnDraftPolicy,
     /// Guesses at a text that a pass judges: paid, those that by measured times raise the tokens per second of all
@@ -428,8 +429,10 @@ impl Serve {
 
     /// Adds the draft model to the target, if the server is to draft.
     fn with_own_draft(&self, target: Engine, draft: Model, settings: EngineSettings) -> Result<Engine, CommandError> {
-        if self.own_draft == OwnDraftPolicy::Off {
-            return Ok(target);
+        match self.own_draft {
+            OwnDraftPolicy::Off => return Ok(target),
+            OwnDraftPolicy::Lookup => return Ok(target.with_lookups()),
+            OwnDraftPolicy::On | OwnDraftPolicy::Auto => {}
         }
         Ok(target.with_own_draft(Engine::start_with(CpuTarget::from(draft), settings)?, self.own_draft))
     }

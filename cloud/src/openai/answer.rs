@@ -35,6 +35,8 @@ pub(super) struct Answer {
     pub(super) include_usage: bool,
     /// True if the response has log-probabilities of its tokens.
     pub(super) has_log_probabilities: bool,
+    /// True if each choice has the ids of its tokens.
+    pub(super) has_token_ids: bool,
 }
 
 impl Answer {
@@ -46,7 +48,7 @@ impl Answer {
         whole
     }
 
-    fn choice(&self, Delta { choice: index, pieces, logprobs, finish }: Delta) -> Value {
+    fn choice(&self, Delta { choice: index, pieces, logprobs, ids, finish }: Delta) -> Value {
         let (mut text, mut calls) = (String::new(), Vec::new());
         for piece in pieces {
             match piece {
@@ -55,7 +57,7 @@ impl Answer {
             }
         }
         let logprobs = self.logprobs(&logprobs);
-        match self.endpoint {
+        let mut choice = match self.endpoint {
             Endpoint::Completion => choice(index, "text", &json!(text), &logprobs, finish),
             Endpoint::Chat => {
                 let content = if text.is_empty() && !calls.is_empty() { Value::Null } else { json!(text) };
@@ -65,7 +67,11 @@ impl Answer {
                 }
                 choice(index, "message", &message, &logprobs, finish)
             }
+        };
+        if self.has_token_ids {
+            choice["token_ids"] = json!(ids);
         }
+        choice
     }
 
     /// Builds the chunks before the text of this number of choices, which give the role.
@@ -81,12 +87,18 @@ impl Answer {
 
     /// Builds the chunks of a delta. `calls` counts the calls of its choice.
     pub(super) fn chunks(&self, delta: Delta, calls: &mut usize) -> Vec<Value> {
-        let Delta { choice: index, pieces, logprobs, finish } = delta;
+        let Delta { choice: index, pieces, logprobs, ids, finish } = delta;
         let what = if self.endpoint == Endpoint::Completion { "text" } else { "delta" };
-        // The first chunk has the log-probabilities of the whole delta.
+        // The first chunk has the log-probabilities and ids of the whole delta.
         let mut logprobs = if logprobs.is_empty() { Value::Null } else { self.logprobs(&logprobs) };
-        let mut part =
-            |content: &Value, finish| self.part(choice(index, what, content, &std::mem::take(&mut logprobs), finish));
+        let mut ids = self.has_token_ids.then_some(ids);
+        let mut part = |content: &Value, finish| {
+            let mut choice = choice(index, what, content, &std::mem::take(&mut logprobs), finish);
+            if let Some(ids) = ids.as_mut().map(std::mem::take) {
+                choice["token_ids"] = json!(ids);
+            }
+            self.part(choice)
+        };
         let mut chunks = Vec::new();
         for piece in pieces {
             let content = match piece {
@@ -224,6 +236,7 @@ mod tests {
             prompt_tokens: 0,
             include_usage: false,
             has_log_probabilities: true,
+            has_token_ids: false,
         };
         assert_eq!(answer.logprobs(&[token])["top_logprobs"], json!([{ "\u{fffd}": -0.5, "a": -1.5 }]));
     }

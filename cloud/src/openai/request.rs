@@ -61,6 +61,8 @@ pub(super) struct Common {
     pub(super) stop: Vec<String>,
     pub(super) stream: bool,
     pub(super) include_usage: bool,
+    /// True if the response has the ids of its tokens, a field of vLLM's.
+    pub(super) return_token_ids: bool,
 }
 
 impl Completion {
@@ -139,6 +141,7 @@ impl Common {
             }
             Some(_) => return Err(wrong("stream_options", "an object")),
         };
+        let return_token_ids = fields.truth("return_token_ids")?;
         for (name, neutral) in [
             ("presence_penalty", json!(0.0)),
             ("frequency_penalty", json!(0.0)),
@@ -157,7 +160,18 @@ impl Common {
         fields.finish()?;
         let max_tokens = max_tokens.map(|tokens| tokens as u32);
         let log_probabilities = likeliest.map(|count| count as usize);
-        Ok(Self { model, sampling, seed, max_tokens, log_probabilities, choices, stop, stream, include_usage })
+        Ok(Self {
+            model,
+            sampling,
+            seed,
+            max_tokens,
+            log_probabilities,
+            choices,
+            stop,
+            stream,
+            include_usage,
+            return_token_ids,
+        })
     }
 }
 

@@ -73,6 +73,8 @@ pub(super) struct Delta {
     /// Log-probabilities of the tokens of these pieces and of tokens before them without a text, if they are wanted. A
     /// token that ends the choice is left out.
     pub(super) logprobs: Vec<TokenLogprob>,
+    /// Ids of the tokens since the last delta with pieces or an end, those without a text and the last one included.
+    pub(super) ids: Vec<u32>,
     /// Finish reason, if the choice ends here.
     pub(super) finish: Option<&'static str>,
 }
@@ -216,7 +218,15 @@ impl Lane {
         let has_no_text = |id: &u32| TextStream::new().text_of(&self.tokenizer, *id).is_empty();
         let special = stop.iter().filter_map(|stop| self.tokenizer.token_id(stop).filter(has_no_text)).collect();
         let calls = calls.clone();
-        let empty = Text { texts, stop_ids: special, calls, has_called: false, length: 0, logprobs: Vec::new() };
+        let empty = Text {
+            texts,
+            stop_ids: special,
+            calls,
+            has_called: false,
+            length: 0,
+            logprobs: Vec::new(),
+            ids: Vec::new(),
+        };
         if self.has_read.is_none() {
             // If the first lane ends early, its sender is dropped and the others continue.
             let _ = self.prompt_read.wait_for(|has_read| *has_read).await;
@@ -266,6 +276,8 @@ struct Text {
     length: usize,
     /// Log-probabilities of tokens without any text sent yet.
     logprobs: Vec<TokenLogprob>,
+    /// Ids of tokens without any text sent yet.
+    ids: Vec<u32>,
 }
 
 impl Text {
@@ -296,10 +308,14 @@ impl Text {
                     }
                 }
             }
+            self.ids.push(id);
             let (pieces, finish) = self.push(tokenizer, id, end);
             let has_news = !pieces.is_empty() || finish.is_some();
-            let logprobs = if has_news { mem::take(&mut self.logprobs) } else { Vec::new() };
-            deltas.push(Ok(Delta { choice, pieces, logprobs, finish }));
+            let (logprobs, ids) = match has_news {
+                true => (mem::take(&mut self.logprobs), mem::take(&mut self.ids)),
+                false => Default::default(),
+            };
+            deltas.push(Ok(Delta { choice, pieces, logprobs, ids, finish }));
             if finish.is_some() {
                 break;
             }

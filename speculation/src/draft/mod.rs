@@ -7,16 +7,19 @@
 //! | `lattice`, `half` | their integer counts: from here on there are no floats on the edge |
 //! | `token` | the above and the draw, for one token |
 //! | `gate`, `heads` | which tokens the edge commits without asking |
+//! | `lookup` | guesses from the text itself, without a model |
 
 pub(crate) mod conformal;
 pub(crate) mod gate;
 pub(crate) mod half;
 pub(crate) mod heads;
 pub(crate) mod lattice;
+pub(crate) mod lookup;
 pub(crate) mod sparsify;
 pub(crate) mod token;
 
 pub use conformal::ThresholdParameters;
 pub use gate::{Confidence, Gate, GateName};
 pub use heads::{Head, HeadError, Heads, TokenFeatures};
+pub use lookup::Lookup;
 pub use token::*;

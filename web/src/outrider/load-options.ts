@@ -61,6 +61,12 @@ export interface LoadOptions {
    * address, which a Content-Security-Policy may forbid (`worker-src`).
    */
   workerUrl?: string | URL | undefined;
+  /**
+   * The answer that `load()` waits for. `server` (default): the server's first answer; it writes alone, the same text of the same
+   * seed, until the draft model has been loaded and joins, also in the middle of a text ({@link Outrider.ready}).
+   * `draft`: the draft model as well. With `resume` it is always the draft.
+   */
+  wait?: 'server' | 'draft' | undefined;
   /** The link to begin with; see {@link Outrider.setLink}. */
   link?: Partial<Link> | undefined;
   /** Called while the draft is fetched and prepared. */
@@ -107,7 +113,7 @@ export interface LoadOptions {
    * model's server sends no `ETag` that the page may read.
    */
   onCacheFull?: ((reason: OutriderError) => void) | undefined;
-  /** Called when another engine drafts, because the browser has taken the GPU away. */
+  /** Called when an engine begins to draft: the first one has joined, or the browser has taken the GPU away. */
   onEngine?: ((engine: EngineInfo) => void) | undefined;
 }
 
@@ -119,7 +125,7 @@ const known: Record<keyof LoadOptions, true> = {
   ...{ engine: true, build: true, threads: true, wasmUrl: true, workerUrl: true, link: true },
   ...{ connectTimeoutMs: true, reconnectAttempts: true, stallTimeoutMs: true, resume: true },
   ...{ signal: true, onProgress: true, onConnection: true, onFallback: true, onCacheFull: true },
-  ...{ onEngine: true, fallback: true, persist: true },
+  ...{ onEngine: true, fallback: true, persist: true, wait: true },
 };
 
 /**
@@ -134,6 +140,9 @@ export function checkLoadOptions(options: LoadOptions): void {
   }
   refuseUnknown(options, Object.keys(known), 'load()');
   const { fallback = 'server', connectTimeoutMs = 1, reconnectAttempts = 0, stallTimeoutMs = 1 } = options;
+  if (!['server', 'draft', undefined].includes(options.wait)) {
+    throw invalidOption(`wait is 'server' or 'draft', not '${String(options.wait)}'`);
+  }
   if (fallback !== 'server' && fallback !== 'none') {
     throw invalidOption(`fallback is 'server' or 'none', not '${String(fallback)}'`);
   }

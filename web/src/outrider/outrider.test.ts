@@ -63,7 +63,7 @@ const reachesWorker = () => vi.waitFor(() => expect(FakeWorker.last.sent.at(-1)?
 
 /** An instance with a generation that its worker has begun. */
 async function running() {
-  const outrider = await Outrider.load();
+  const outrider = await load();
   const generation = outrider.generate('p');
   await reachesWorker();
   return { outrider, generation };
@@ -86,8 +86,11 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
+/** Loads with the draft model; tests of the server alone are in `server-alone.test.ts`. */
+const load = (options: LoadOptions = {}) => Outrider.load({ wait: 'draft', ...options });
+
 test('addresses follow the server, and each can be given', async () => {
-  await Outrider.load();
+  await load();
   expect(FakeWorker.last.sent[0]).toMatchObject({
     sources: {
       draft: 'https://example.org/pair/draft',
@@ -97,7 +100,7 @@ test('addresses follow the server, and each can be given', async () => {
       session: 'wss://example.org/session',
     },
   });
-  await Outrider.load({ server: 'http://host:8787/base', draft: 'small.gguf' });
+  await load({ server: 'http://host:8787/base', draft: 'small.gguf' });
   expect(FakeWorker.last.sent[0]).toMatchObject({
     sources: {
       draft: 'https://example.org/page/small.gguf',
@@ -113,22 +116,22 @@ test('addresses follow the server, and each can be given', async () => {
 test('a token reaches the worker, if it can be one', async () => {
   // The second is a JSON Web Token, the third has all characters of RFC 6750.
   for (const token of ['0123-abc_D', 'eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhIn0.c2ln', 'a-._~+/z==']) {
-    await Outrider.load({ token });
+    await load({ token });
     expect(FakeWorker.last.sent[0]).toMatchObject({ sources: { wantsToken: true } });
     say({ type: 'token-wanted', id: 1 });
     await vi.waitFor(() => expect(FakeWorker.last.sent.at(-1)).toEqual({ type: 'token', id: 1, token }));
   }
-  await Outrider.load();
+  await load();
   expect(FakeWorker.last.sent[0]).toMatchObject({ sources: { wantsToken: false } });
   for (const token of ['two words', '', 'ü', 5 as never]) {
-    await expect(Outrider.load({ token })).rejects.toMatchObject({ code: 'invalid-option' });
+    await expect(load({ token })).rejects.toMatchObject({ code: 'invalid-option' });
   }
 });
 
 test('a token is renewed for each connection, and a failure to do so has its cause', async () => {
   const tokens = ['first', 'second', Promise.reject(new Error('signed out')), 'two words'];
   for (const token of tokens) if (token instanceof Promise) token.catch(() => {});
-  await Outrider.load({ token: () => tokens.shift() as string | Promise<string> });
+  await load({ token: () => tokens.shift() as string | Promise<string> });
   const wanted = async (id: number): Promise<unknown> => {
     say({ type: 'token-wanted', id });
     await vi.waitFor(() => expect(FakeWorker.last.sent.at(-1)).toMatchObject({ id }));
@@ -150,19 +153,19 @@ test('a server is an address that can be fetched from', async () => {
     'http://',
     'file:///a',
   ]) {
-    await expect(Outrider.load({ server }), server).rejects.toMatchObject({
+    await expect(load({ server }), server).rejects.toMatchObject({
       ...{ code: 'invalid-option', message: expect.stringMatching(/^server .*http/) as unknown },
     });
   }
-  await expect(Outrider.load({ draft: 'http://' })).rejects.toMatchObject({ code: 'invalid-option' });
+  await expect(load({ draft: 'http://' })).rejects.toMatchObject({ code: 'invalid-option' });
   await expect(Outrider.load(null as never)).rejects.toMatchObject({ code: 'invalid-option' });
   for (const server of ['/models', './models', 'models', 'https://host', new URL('http://host/a')]) {
-    await Outrider.load({ server });
+    await load({ server });
   }
 });
 
 test('prompts that cannot be one are refused at the call', async () => {
-  const outrider = await Outrider.load();
+  const outrider = await load();
   for (const prompt of [undefined, null, 5, {}, [], [undefined], () => {}]) {
     expect(() => outrider.generate(prompt as never), String(prompt)).toThrow(/^prompt must be a text, or messages/);
   }
@@ -191,7 +194,7 @@ test('options that are undefined are not given', async () => {
   expectTypeOf<{ [Name in keyof Text]: undefined }>().toExtend<Text>();
   const unset = (names: readonly string[]) => Object.fromEntries(names.map((name) => [name, undefined]));
   const loading = ['server', 'draft', 'tokenizer', 'heads', 'chat', 'token', 'engine', 'build', 'threads', 'wasmUrl'];
-  const outrider = await Outrider.load(
+  const outrider = await load(
     unset([...loading, 'workerUrl', 'link', 'signal', 'headers', 'fallback', 'resume']),
   );
   outrider.generate(
@@ -213,7 +216,7 @@ test('tokens stream in order and the summary is both promised and returned', asy
 });
 
 test('options are checked at once, against what this server can do', async () => {
-  const outrider = await Outrider.load();
+  const outrider = await load();
   expect(() => outrider.generate('p', { draftLength: 9 })).toThrow('draftLength must be at most 8');
   expect(() => outrider.generate('p', { maxInFlight: 5 })).toThrow('maxInFlight must be at most 4');
   expect(() => outrider.generate('p', { seed: 1.5 })).toThrow('seed must be a whole number');
@@ -229,7 +232,7 @@ test('leaving the loop stops the generation', async () => {
 });
 
 test('a signal stops; one that was aborted before never reaches the worker', async () => {
-  const outrider = await Outrider.load();
+  const outrider = await load();
   const early = outrider.generate('p', { signal: AbortSignal.abort() });
   expect(await early.summary).toMatchObject({ finish: 'cancelled', tokens: 0 });
   const controller = new AbortController();
@@ -248,7 +251,7 @@ test('a lost server rejects with its code, and the next generation can run', asy
 });
 
 test('after a crash the next generation starts and loads a new worker, with the link as it was', async () => {
-  const outrider = await Outrider.load();
+  const outrider = await load();
   outrider.setLink({ roundTripMs: 300 });
   const generation = outrider.generate('p');
   FakeWorker.last.dispatchEvent(new Event('error'));
@@ -273,7 +276,7 @@ test('a worker that does not stop is given up', async () => {
 test('loading can be given up, with the reason of the signal', async () => {
   FakeWorker.loads = false;
   const controller = new AbortController();
-  const loading = Outrider.load({ signal: controller.signal });
+  const loading = load({ signal: controller.signal });
   controller.abort(new Error('changed my mind'));
   await expect(loading).rejects.toThrow('changed my mind');
   expect(FakeWorker.last.terminated).toBe(true);
@@ -281,19 +284,19 @@ test('loading can be given up, with the reason of the signal', async () => {
 
 test('a failed load has the code of its cause', async () => {
   FakeWorker.loads = false;
-  const loading = Outrider.load();
+  const loading = load();
   say({ type: 'load-failed', error: { code: 'corrupt-model', message: 'bad magic' } });
   await expect(loading).rejects.toMatchObject({ code: 'corrupt-model', message: 'bad magic' });
 });
 
 test('a link that cannot be is refused and changes nothing', async () => {
-  const outrider = await Outrider.load();
+  const outrider = await load();
   expect(() => outrider.setLink({ uplinkBitsPerSecond: 0 })).toThrow('uplinkBitsPerSecond must be above 0');
   expect(sentTypes(FakeWorker.last)).toEqual(['load']);
 });
 
 test('a closed instance fails what runs and refuses what comes', async () => {
-  const outrider = await Outrider.load();
+  const outrider = await load();
   const generation = outrider.generate('p');
   outrider.close();
   await expect(generation.summary).rejects.toMatchObject({ code: 'closed' });
@@ -302,13 +305,13 @@ test('a closed instance fails what runs and refuses what comes', async () => {
 });
 
 test('the engine that was asked for is passed on, the one that runs is told, nonsense is refused', async () => {
-  const outrider = await Outrider.load({ server: 'http://server', build: 'relaxed', threads: 3 });
+  const outrider = await load({ server: 'http://server', build: 'relaxed', threads: 3 });
   expect(FakeWorker.last.sent[0]).toMatchObject({ engine: { build: 'relaxed', threads: 3 } });
   expect(outrider.engine).toEqual(engine);
-  await Outrider.load({ server: 'http://server' });
+  await load({ server: 'http://server' });
   expect(FakeWorker.last.sent[0]).toMatchObject({ engine: { engine: 'auto', build: 'auto', threads: null } });
   for (const options of [{ threads: 0 }, { threads: 1.5 }, { threads: Number.NaN }, { build: 'fast' as 'auto' }]) {
-    await expect(Outrider.load({ server: 'http://server', ...options })).rejects.toMatchObject({
+    await expect(load({ server: 'http://server', ...options })).rejects.toMatchObject({
       code: 'invalid-option',
     });
   }
@@ -317,7 +320,7 @@ test('the engine that was asked for is passed on, the one that runs is told, non
 test('a generation can be suspended, and resumed by another page', async () => {
   const claim = { session: '01', secret: '02', attempts: 0, generation: 1 };
   const events: string[] = [];
-  const outrider = await Outrider.load({ onConnection: ({ state }) => events.push(state) });
+  const outrider = await load({ onConnection: ({ state }) => events.push(state) });
   const generation = outrider.generate('p');
   await reachesWorker();
   expect(generation.suspend()).toBeNull();
@@ -335,7 +338,7 @@ test('a generation can be suspended, and resumed by another page', async () => {
   expect(generation.suspend()).toBeNull();
 
   if (!state) throw new Error('there is a state');
-  const next = await Outrider.load({ resume: state, reconnectAttempts: 2 });
+  const next = await load({ resume: state, reconnectAttempts: 2 });
   expect(FakeWorker.last.sent[0]).toMatchObject({ type: 'load', claim: later });
   const resumed = next.resume(state);
   await reachesWorker();
@@ -389,7 +392,7 @@ test('what is stopped while it waits leaves the one before it to its time', asyn
 });
 
 test('an option that there is none of is refused by its name, with the nearest', async () => {
-  const outrider = await Outrider.load();
+  const outrider = await load();
   const generate = (options: object) => () => outrider.generate('p', options);
   expect(generate({ temperatures: 1 })).toThrow('no option temperatures; did you mean temperature?');
   expect(generate({ seeds: 1 })).toThrow('did you mean seed?');
@@ -404,7 +407,7 @@ test('an option that there is none of is refused by its name, with the nearest',
 
 test('without a browser loading says so', async () => {
   vi.stubGlobal('Worker', undefined);
-  await expect(Outrider.load()).rejects.toMatchObject({
+  await expect(load()).rejects.toMatchObject({
     code: 'unsupported-environment',
     message: expect.stringContaining('there is no browser here'),
   });
@@ -420,7 +423,7 @@ test('what an error comes from survives the worker', async () => {
 });
 
 test('closing can be awaited, by hand and by `await using`', async () => {
-  const outrider = await Outrider.load();
+  const outrider = await load();
   const closing = outrider.close();
   expect(outrider.close()).toBe(closing);
   const worker = FakeWorker.last;
@@ -429,7 +432,7 @@ test('closing can be awaited, by hand and by `await using`', async () => {
   await closing;
   expect(worker.terminated).toBe(true);
   {
-    await using other = await Outrider.load();
+    await using other = await load();
     expect(other.mode).toBe('draft');
     queueMicrotask(() => say({ type: 'closed' }));
   }
@@ -438,7 +441,7 @@ test('closing can be awaited, by hand and by `await using`', async () => {
 });
 
 test('the tokenizer answers in any order, and its errors are whose they are', async () => {
-  const outrider = await Outrider.load();
+  const outrider = await load();
   const [ids, text] = [outrider.tokenize('a'), outrider.detokenize([1, 2])];
   await vi.waitFor(() => expect(sentTypes(FakeWorker.last)).toEqual(['load', 'ask', 'ask']));
   say({ type: 'answer', id: 2, answer: 'ab' });
@@ -456,13 +459,13 @@ test('the tokenizer answers in any order, and its errors are whose they are', as
 });
 
 test('headers reach the downloads, and nonsense is refused', async () => {
-  await Outrider.load({ headers: new Headers({ 'X-Key': '1' }) });
+  await load({ headers: new Headers({ 'X-Key': '1' }) });
   expect(FakeWorker.last.sent[0]).toMatchObject({ sources: { headers: { 'x-key': '1' } } });
-  await expect(Outrider.load({ headers: { 'X Y': '1' } })).rejects.toMatchObject({ code: 'invalid-option' });
+  await expect(load({ headers: { 'X Y': '1' } })).rejects.toMatchObject({ code: 'invalid-option' });
 });
 
 test('what was suspended is checked before it is resumed', async () => {
-  const outrider = await Outrider.load({ resume: null });
+  const outrider = await load({ resume: null });
   for (const state of [null, {}, { claim: {}, request: {}, tokens: [] }]) {
     expect(() => outrider.resume(state as never)).toThrow(expect.objectContaining({ code: 'invalid-option' }));
   }

@@ -1,6 +1,7 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 import type { EngineInfo, EngineRequest } from './builds.js';
-import type { Claim, GenerateRequest, LineEvent, Link, ModelInfo, Prompt, SessionInfo } from './edge.js';
+import type { Claim, GenerateRequest, LineEvent, Link, ModelInfo, Prompt, Round } from './edge.js';
+import type { SessionInfo, Statistics, Summary } from './edge.js';
 import { OutriderError, revive } from './errors.js';
 import { startWorker } from './files.js';
 import { emptySummary, Generation } from './generation.js';
@@ -13,7 +14,7 @@ import { watchNetwork } from './network.js';
 import { checkLink, openLink, rangesFor, resolveRequest } from './options.js';
 import type { ConversationOptions, GenerateOptions } from './options.js';
 import { Questions } from './questions.js';
-import { ServerAlone } from './server-alone.js';
+import { joined, ServerAlone } from './server-alone.js';
 import { deleteFile, forgetFiles, listFiles } from './store.js';
 import type { KeptModel } from './store.js';
 import { policies } from './tables.js';
@@ -36,6 +37,12 @@ interface Running {
   generation: Generation;
   /** True once the worker, or the server alone, has the request. */
   sent: boolean;
+  /** True while the server writes alone. */
+  isAlone: boolean;
+  /** True once the draft model joins what the server has begun alone. */
+  joins: boolean;
+  /** Totals of the server alone from `started` on, if the draft model has joined since. */
+  before: { statistics: Statistics; started: number } | null;
   stopped: boolean;
   /** Ends the generation where the server writes alone. */
   abort: AbortController;
@@ -81,8 +88,12 @@ export class Outrider {
   #engine!: EngineInfo;
   #model!: ModelInfo;
   #session!: SessionInfo;
-  /** The server alone, instead of a worker. */
+  /** The server alone, instead of a worker or until one has loaded. */
   #alone: ServerAlone | null = null;
+  /** Settles once the draft model has joined, or cannot; null if nothing waits for it. */
+  #joining: Promise<void> | null = null;
+  /** Why the draft model cannot join, where the server is not to write alone. */
+  #refusal: unknown = null;
   /**
    * Unfinished generations, the oldest first; later ones wait for it. Invariant: all but the last have been stopped.
    */
@@ -116,7 +127,8 @@ export class Outrider {
   }
 
   /**
-   * Starts a worker, fetches the draft model and its tokenizer, and opens a session with the server.
+   * Connects to the server, which can write from then on, and starts a worker that fetches the draft model and its
+   * tokenizer and opens a session: {@link LoadOptions.wait}.
    * @throws {@link OutriderError}, or the reason of `signal`
    */
   static async load(options: LoadOptions = {}): Promise<Outrider> {
@@ -126,18 +138,24 @@ export class Outrider {
     outrider.#onProgress = options.onProgress ?? outrider.#onProgress;
     const abort = (): void => outrider.#discardWorker(options.signal?.reason);
     options.signal?.addEventListener('abort', abort, { once: true });
+    const waits = options.wait === 'draft' || Boolean(options.resume);
     try {
       // Loading does not wait for a question to the user.
       if (options.persist) void navigator.storage?.persist?.().catch(() => {});
+      if (!waits) {
+        await outrider.#writeAtOnce(options);
+        return outrider;
+      }
       await outrider.#startWorker();
       outrider.#unwatch = watchNetwork(() => outrider.#post({ type: 'network' }));
       return outrider;
     } catch (error) {
+      if (!waits) throw error;
       await outrider.#fallBack(error, options);
       return outrider;
     } finally {
       options.signal?.removeEventListener('abort', abort);
-      outrider.#onProgress = () => {};
+      if (waits) outrider.#onProgress = () => {};
     }
   }
 
@@ -156,7 +174,12 @@ export class Outrider {
     return deleteFile(new URL(url, location.href).href);
   }
 
-  /** The writers of texts: a draft model and the server, or the server alone where no draft model can run. */
+  /** Resolves to {@link Outrider.mode} once the draft model has joined, or cannot. */
+  get ready(): Promise<WritingMode> {
+    return (this.#joining ?? Promise.resolve()).then(() => this.mode);
+  }
+
+  /** The writers of texts: a draft model and the server, or the server alone until one has joined or where none can. */
   get mode(): WritingMode {
     return this.#alone ? 'server' : 'draft';
   }
@@ -252,7 +275,10 @@ export class Outrider {
     const generation = new Generation(request, () => this.#stop(id));
     const earlier = this.#running.map((running) => running.generation.summary);
     const abort = new AbortController();
-    const running: Running = { id, generation, sent: false, stopped: false, abort };
+    const running: Running = {
+      ...{ id, generation, sent: false, stopped: false, isAlone: false, joins: false, before: null },
+      abort,
+    };
     this.#running.push(running);
     if (signal) {
       const stop = (): void => generation.stop();
@@ -324,10 +350,17 @@ export class Outrider {
       if (earlier.length > 0) await Promise.allSettled(earlier);
       // It may have been stopped, or all may have been closed meanwhile.
       if (generation.ended) return;
+      if (this.#joining && !(isServersText(request) && isOpen(this.#link))) await this.#joining;
+      if (this.#refusal) throw this.#refusal;
       if (this.#alone) {
-        running.sent = true;
-        const summary = await this.#alone.generate(request, (round) => generation.add(round), abort.signal);
-        return this.#end(id, () => generation.finish(summary));
+        const [alone, started] = [this.#alone, performance.now()];
+        running.sent = running.isAlone = true;
+        const summary = await alone.generate(request, (round) => generation.add(round), abort.signal);
+        running.isAlone = false;
+        const goesOn = running.joins && !running.stopped && summary.finish === 'cancelled';
+        if (!goesOn) return this.#end(id, () => generation.finish(summary));
+        running.before = { statistics: summary, started };
+        committed = summary.tokenIds;
       }
       await (this.#ready ?? this.#startWorker());
     } catch (error) {
@@ -349,8 +382,7 @@ export class Outrider {
       this.#end(id, (generation) => generation.finish(emptySummary));
       return;
     }
-    running.abort.abort();
-    if (this.#alone) return;
+    if (running.isAlone) return running.abort.abort();
     this.#post({ type: 'stop', id });
     running.graceTimer = setTimeout(() => {
       this.#discardWorker(new OutriderError('worker-unresponsive', 'the worker did not stop when asked to'));
@@ -359,7 +391,7 @@ export class Outrider {
 
   #ask(question: Question): Promise<Answer> {
     if (this.#closed) throw new OutriderError('closed', 'this instance was closed');
-    if (this.#alone) {
+    if (this.#alone && !this.#worker) {
       throw new OutriderError('no-draft', 'the tokenizer is beside the draft model, which does not run here');
     }
     return (this.#ready ?? this.#startWorker()).then(() =>
@@ -367,14 +399,45 @@ export class Outrider {
     );
   }
 
+  /** Connects to the server, and lets the draft model join when it has been loaded. @throws {@link OutriderError} */
+  async #writeAtOnce(options: LoadOptions): Promise<void> {
+    this.#startAlone(await ServerAlone.connect(options));
+    // Options for trained heads are checked by the worker, which knows whether there are any.
+    this.#model = { ...this.#model, heads: { gate: true, stop: true } };
+    this.#joining = this.#startWorker().then(
+      () => {
+        this.#unwatch = watchNetwork(() => this.#post({ type: 'network' }));
+        this.#alone = null;
+        this.#onEngine(this.#engine);
+        for (const running of this.#running.filter(({ isAlone }) => isAlone)) {
+          running.joins = true;
+          running.abort.abort();
+        }
+      },
+      (error: unknown) => {
+        if (this.#closed) return;
+        if (options.fallback === 'none') this.#refusal = error;
+        else this.#tellFallback(error, options);
+      },
+    );
+  }
+
+  #startAlone(alone: ServerAlone): void {
+    this.#alone = alone;
+    this.#engine = { engine: 'none', declined: null, build: 'none', threads: 0, failed: [] };
+    this.#model = alone.model;
+    this.#session = alone.session;
+  }
+
+  #tellFallback(error: unknown, { onFallback }: LoadOptions): void {
+    const tell = onFallback ?? ((reason) => console.warn(`The server writes alone: ${reason.message}`));
+    tell(error as OutriderError);
+  }
+
   /** Falls back to the server alone if `error` calls for it. @throws `error` otherwise */
   async #fallBack(error: unknown, options: LoadOptions): Promise<void> {
-    this.#alone = await ServerAlone.insteadOf(error, options);
-    this.#engine = { engine: 'none', declined: null, build: 'none', threads: 0, failed: [] };
-    this.#model = this.#alone.model;
-    this.#session = this.#alone.session;
-    const tell = options.onFallback ?? ((reason) => console.warn(`The server writes alone: ${reason.message}`));
-    tell(error as OutriderError);
+    this.#startAlone(await ServerAlone.insteadOf(error, options));
+    this.#tellFallback(error, options);
   }
 
   #startWorker(): Promise<void> {
@@ -434,14 +497,13 @@ export class Outrider {
         this.#onCacheFull(revive(message.error));
         return;
       case 'round':
-        this.#find(message.id)?.generation.add(message.round);
+        this.#find(message.id)?.generation.add(this.#whole(message.id, message.round));
         return;
       case 'line':
         this.#follow(message.id, message.event);
         return;
       case 'done':
-        this.#end(message.id, (generation) => generation.finish(message.summary));
-        return;
+        return this.#finish(message.id, message.summary);
       case 'failed':
         this.#end(message.id, (generation) => generation.fail(revive(message.error)));
         return;
@@ -459,6 +521,21 @@ export class Outrider {
       case 'crashed':
         this.#discardWorker(revive(message.error));
     }
+  }
+
+  #finish(id: number, later: Summary): void {
+    const summary = this.#totals(id, later);
+    this.#end(id, (generation) => generation.finish(summary));
+  }
+
+  /** A round whose statistics count from the text's beginning. */
+  #whole(id: number, round: Round): Round {
+    return { ...round, statistics: this.#totals(id, round.statistics) };
+  }
+
+  #totals<S extends Statistics>(id: number, statistics: S): S {
+    const before = this.#find(id)?.before;
+    return before ? joined(before.statistics, before.started, statistics) : statistics;
   }
 
   #follow(id: number, event: LineEvent): void {
@@ -487,7 +564,9 @@ export class Outrider {
     this.#loading?.reject(reason);
     this.#loading = null;
     this.#questions.fail(reason);
-    for (const { id, abort } of isEnd ? this.#running : this.#running.slice(0, 1)) {
+    // The server writes on alone.
+    const failing = isEnd ? this.#running : this.#running.slice(0, 1).filter(({ isAlone }) => !isAlone);
+    for (const { id, abort } of failing) {
       this.#end(id, (generation) => generation.fail(reason as Error));
       abort.abort();
     }
@@ -496,4 +575,15 @@ export class Outrider {
   #post(message: ToWorker): void {
     this.#worker?.postMessage(message);
   }
+}
+
+/** True for a text that the server writes alone as well as with drafts, token for token. */
+function isServersText({ scheme, rule, gate, mode, evidence, compareSchemes }: GenerateRequest): boolean {
+  const isCoupled = scheme === 'auto' || scheme === 'ahead' || mode === 'cloud-only';
+  return isCoupled && rule === 'exact' && gate === 'none' && !evidence && !compareSchemes;
+}
+
+function isOpen(link: Link): boolean {
+  const { uplinkBitsPerSecond, downlinkBitsPerSecond, roundTripMs } = link;
+  return uplinkBitsPerSecond === null && downlinkBitsPerSecond === null && roundTripMs === 0;
 }

@@ -45,7 +45,7 @@ beforeEach(() => {
 });
 afterEach(() => vi.unstubAllGlobals());
 
-const load = (options = {}) => Outrider.load({ token: 'abc', ...options });
+const load = (options = {}) => Outrider.load({ token: 'abc', wait: 'draft', ...options });
 
 test('where no worker starts the server writes alone, with the seed and all else that was asked for', async () => {
   const reasons: string[] = [];
@@ -59,7 +59,7 @@ test('where no worker starts the server writes alone, with the seed and all else
   expect(bodies).toEqual([
     {
       ...{ prompt: 'p', seed: 7, temperature: 0.5, top_p: 0.9, top_k: 3, max_tokens: 5 },
-      ...{ stream: true, stream_options: { include_usage: true } },
+      ...{ stream: true, stream_options: { include_usage: true }, return_token_ids: true },
     },
   ]);
   expect(rounds.flatMap(({ tokens }) => tokens)).toEqual([

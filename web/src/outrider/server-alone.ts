@@ -1,8 +1,8 @@
-// Generations of the server alone, over its OpenAI API: for browsers in which no draft model runs.
+// Generations of the server alone, over its OpenAI API: until the draft model has been loaded, and where none runs.
 
 import { createParser } from 'eventsource-parser';
 import { chunksOf } from './download.js';
-import type { GenerateRequest, ModelInfo, Piece, Round, SessionInfo, Statistics, Summary } from './edge.js';
+import type { GenerateRequest, ModelInfo, Piece, Round, SessionInfo, Statistics, Summary, Token } from './edge.js';
 import { OutriderError } from './errors.js';
 import type { OutriderErrorCode } from './errors.js';
 import { emptySummary } from './generation.js';
@@ -11,7 +11,6 @@ import { headersOf, serverOf } from './load-options.js';
 import type { LoadOptions } from './load-options.js';
 import { fetchWith } from './requests.js';
 import { tokenOf } from './token.js';
-import type { TokenSource } from './token.js';
 
 /** The fields that are read of a chunk of either kind of completion. */
 interface Chunk {
@@ -19,6 +18,8 @@ interface Chunk {
     text?: string;
     delta?: { content?: string | null; tool_calls?: { function: { name: string; arguments: string } }[] };
     finish_reason: 'stop' | 'length' | 'tool_calls' | null;
+    /** The ids of the tokens since the last chunk. */
+    token_ids?: number[];
   }[];
   usage?: { prompt_tokens: number; completion_tokens: number } | null;
   error?: ApiError;
@@ -52,10 +53,10 @@ export class ServerAlone {
 
   /** Connects to the server alone if an error of loading calls for it. @throws `error` otherwise */
   static async insteadOf(error: unknown, options: LoadOptions): Promise<ServerAlone> {
-    const { fallback = 'server', signal, token } = options;
+    const { fallback = 'server', signal } = options;
     const calls = error instanceof OutriderError && cannotDraft.includes(error.code);
     if (!calls || fallback === 'none' || signal?.aborted) throw error;
-    return ServerAlone.meet(serverOf(options), headersOf(options), token, signal).catch(() => {
+    return ServerAlone.connect(options).catch(() => {
       signal?.throwIfAborted();
       // What is wrong with the draft says more than that the server is not there either.
       throw error;
@@ -63,12 +64,9 @@ export class ServerAlone {
   }
 
   /** Reads the server's limits. @throws {@link OutriderError} */
-  private static async meet(
-    server: URL,
-    headers: Readonly<Record<string, string>>,
-    token: TokenSource | undefined,
-    signal?: AbortSignal,
-  ): Promise<ServerAlone> {
+  static async connect(options: LoadOptions): Promise<ServerAlone> {
+    const { token, signal } = options;
+    const [server, headers] = [serverOf(options), headersOf(options)];
     const request: typeof fetch = async (...asked) => {
       const authorization = token === undefined ? {} : { Authorization: `Bearer ${await tokenOf(token)}` };
       return fetchWith({ ...authorization, ...headers })(...asked);
@@ -85,12 +83,16 @@ export class ServerAlone {
     return { vocabSize, contextLength, weightBytes: 0, memoryBytes: 0, heads };
   }
 
-  /** Generates to the end; `signal` ends it sooner, with `finish: 'cancelled'`. @throws {@link OutriderError} */
+  /**
+   * Generates to the end; `signal` ends it sooner, with `finish: 'cancelled'`. The tokens of rounds have ids: those
+   * without a text of their own have the empty one. @throws {@link OutriderError}
+   */
   async generate(request: GenerateRequest, onRound: (round: Round) => void, signal: AbortSignal): Promise<Summary> {
     const started = performance.now();
     const { path, body } = asked(request);
     const statistics: Statistics = { ...emptySummary, uplinkBits: body.length * 8 };
-    const summary = { seed: request.seed, text: '', promptTokens: 0, promptTokenIds: [], tokenIds: [] };
+    const tokenIds: number[] = [];
+    const summary = { seed: request.seed, text: '', promptTokens: 0, promptTokenIds: [], tokenIds };
     const pieces: Piece[] = [];
     let finish: Summary['finish'] = 'length';
     const ends = { stop: request.stop.length > 0 ? 'stop' : 'eos', length: 'length', tool_calls: 'eos' } as const;
@@ -113,17 +115,24 @@ export class ServerAlone {
         const text = choice.text ?? choice.delta?.content ?? '';
         const calls = choice.delta?.tool_calls ?? [];
         if (choice.finish_reason) finish = ends[choice.finish_reason];
+        const ids = choice.token_ids ?? [];
+        tokenIds.push(...ids);
         if (text === '' && calls.length === 0) continue;
         summary.text += text;
-        count(statistics, statistics.tokens + 1, started);
+        count(statistics, statistics.tokens + Math.max(ids.length, 1), started);
         const added: Piece[] = [
           ...(text === '' ? [] : [{ type: 'text', text } as const]),
           ...calls.map((call): Piece => ({ type: 'call', ...call.function })),
         ];
         pieces.push(...added);
         const evidence = { logprob: null, bits: null, candidates: [] };
+        const last = Math.max(ids.length - 1, 0);
+        const tokens = Array.from({ length: last + 1 }, (_, index): Token => ({
+          ...{ id: ids[index] ?? -1, text: index === last ? text : '', origin: 'cloud' },
+          ...(request.evidence && { evidence }),
+        }));
         onRound({
-          tokens: [{ id: -1, text, origin: 'cloud', ...(request.evidence && { evidence }) }],
+          tokens,
           ...(request.tools.length > 0 && { pieces: added }),
           statistics: { ...statistics },
           round: null,
@@ -147,7 +156,7 @@ function asked(request: GenerateRequest): { path: string; body: string } {
   const common = {
     ...{ temperature, top_p: topP, top_k: topK, seed, max_tokens: maxNewTokens },
     ...(stop.length > 0 && { stop }),
-    ...{ stream: true, stream_options: { include_usage: true } },
+    ...{ stream: true, stream_options: { include_usage: true }, return_token_ids: true },
   };
   if (typeof prompt === 'string') return { path: 'v1/completions', body: JSON.stringify({ prompt, ...common }) };
   const body = {
@@ -156,6 +165,26 @@ function asked(request: GenerateRequest): { path: string; body: string } {
     ...common,
   };
   return { path: 'v1/chat/completions', body: JSON.stringify(body) };
+}
+
+/**
+ * Returns the totals of a text that the server began alone, `started` milliseconds after the page's time origin, and
+ * that a draft model has joined since: `later` counts from there on.
+ */
+export function joined<S extends Statistics>(alone: Statistics, started: number, later: S): S {
+  const tokens = alone.tokens + later.tokens;
+  const elapsedMs = performance.now() - started;
+  const serverPasses = alone.serverPasses + later.serverPasses;
+  const [uplinkBits, downlinkBits] = [alone.uplinkBits + later.uplinkBits, alone.downlinkBits + later.downlinkBits];
+  return {
+    ...later,
+    ...{ tokens, elapsedMs, serverPasses, uplinkBits, downlinkBits },
+    firstTokenMs: alone.tokens > 0 ? alone.firstTokenMs : elapsedMs - later.elapsedMs + later.firstTokenMs,
+    tokensPerSecond: (tokens / elapsedMs) * 1000,
+    serverPassesPerToken: tokens > 0 ? serverPasses / tokens : 0,
+    uplinkBitsPerToken: tokens > 0 ? uplinkBits / tokens : 0,
+    downlinkBitsPerToken: tokens > 0 ? downlinkBits / tokens : 0,
+  };
 }
 
 /** Counts tokens, each a forward pass of the server. */

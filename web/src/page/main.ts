@@ -127,6 +127,7 @@ async function begin(): Promise<void> {
   try {
     const { engine, build, threads } = settings.engine;
     outrider = await Outrider.load({
+      wait: 'draft',
       link: link.link,
       signal,
       onProgress: (progress) => load.progress(progress),

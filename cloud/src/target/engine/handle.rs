@@ -47,10 +47,11 @@ pub struct Engine {
     reads_branches: bool,
 }
 
-/// A draft model that the sessions of a target share.
+/// Source of a target's own drafts, which its sessions share.
 #[derive(Debug, Clone)]
 pub(crate) struct OwnDraft {
-    pub(super) engine: Box<Engine>,
+    /// The draft model; without one, drafts are looked up in the text.
+    pub(super) engine: Option<Box<Engine>>,
     pub(super) policy: OwnDraftPolicy,
 }
 

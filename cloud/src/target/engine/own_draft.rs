@@ -1,6 +1,7 @@
-//! The server's own drafts: a draft model beside the target, for sessions whose edges have not guessed in time.
+//! The server's own drafts, for sessions whose edges have not guessed in time: a draft model's, or what the text itself
+//! has repeated.
 //!
-//! With the noise of the text it drafts the very tokens that an edge with the same model would. Drafts change the speed
+//! With the noise of the text a model drafts the very tokens that an edge with the same model would. Drafts change the speed
 //! of the text, not the text.
 
 use std::{sync::Arc, time::Instant};
@@ -9,6 +10,7 @@ use outrider_codec::frame::SamplingParameters;
 use outrider_speculation::{
     Forward,
     control::goodput::{Prices, RowCosts},
+    draft::Lookup,
     judge::{NextToken, Round},
     session::cloud::{OwnDrafts, Pass},
 };
@@ -19,9 +21,18 @@ use super::{
     settings::{GuessPolicy, OwnDraftPolicy},
 };
 
+/// A session's source of drafts.
+#[derive(Debug)]
+pub enum Drafter {
+    /// The server's draft model.
+    Model(ModelDrafter),
+    /// Index of the text that the session has written.
+    Text(Lookup),
+}
+
 /// A session's slot at the draft model.
 #[derive(Debug)]
-pub struct Drafter {
+pub struct ModelDrafter {
     slot: ModelSlot,
     /// Tokens in its KV cache.
     read: Vec<u32>,
@@ -32,8 +43,8 @@ impl OwnDraft {
     fn price(&self, goodput: f64) -> f64 {
         match self.policy {
             OwnDraftPolicy::Off => f64::INFINITY,
-            OwnDraftPolicy::On => 0.0,
-            OwnDraftPolicy::Auto => goodput * self.engine.rates.wait(),
+            OwnDraftPolicy::On | OwnDraftPolicy::Lookup => 0.0,
+            OwnDraftPolicy::Auto => goodput * self.engine.as_ref().map_or(f64::INFINITY, |engine| engine.rates.wait()),
         }
     }
 }
@@ -43,7 +54,14 @@ impl Engine {
     #[must_use]
     pub fn with_own_draft(mut self, draft: Engine, policy: OwnDraftPolicy) -> Self {
         draft.rates.draft_for(Arc::clone(&self.rates));
-        self.own_draft = Some(OwnDraft { engine: Box::new(draft), policy });
+        self.own_draft = Some(OwnDraft { engine: Some(Box::new(draft)), policy });
+        self
+    }
+
+    /// Drafts from what each text has repeated, without a model.
+    #[must_use]
+    pub fn with_lookups(mut self) -> Self {
+        self.own_draft = Some(OwnDraft { engine: None, policy: OwnDraftPolicy::Lookup });
         self
     }
 
@@ -72,16 +90,41 @@ impl Engine {
 }
 
 impl ModelSlot {
-    /// Takes a slot at the server's own draft model, if there is one with a free slot.
+    /// Takes a slot at the server's own draft model, if there is one with a free slot, or looks drafts up.
     pub(crate) fn drafter(&self) -> Option<Drafter> {
         let own = self.engine().own_draft.as_ref()?;
-        own.engine.slot().map(|slot| Drafter { slot: slot.of(self.client()), read: Vec::new() })
+        let Some(engine) = &own.engine else { return Some(Drafter::Text(Lookup::default())) };
+        let slot = engine.slot()?.of(self.client());
+        Some(Drafter::Model(ModelDrafter { slot, read: Vec::new() }))
     }
 }
 
 impl Drafter {
     /// Begins to read a text while the target reads it, so that later drafts need not wait for that.
     pub fn read(&mut self, text: &[u32]) {
+        if let Self::Model(model) = self {
+            model.read(text);
+        }
+    }
+
+    /// Drafts tokens after a text; fewer than wanted at the end of the model's context, or where nothing is repeated.
+    ///
+    /// # Errors
+    /// If the draft model fails.
+    pub async fn draft(&mut self, wanted: &OwnDrafts) -> Result<Vec<u32>, EngineError> {
+        match self {
+            Self::Model(model) => model.draft(wanted).await,
+            Self::Text(lookup) => {
+                lookup.read(&wanted.text);
+                Ok(lookup.guess(wanted.count))
+            }
+        }
+    }
+}
+
+impl ModelDrafter {
+    /// Begins to read a text while the target reads it, so that later drafts need not wait for that.
+    fn read(&mut self, text: &[u32]) {
         let keep = self.cut_back(text);
         let silent = &text[keep..text.len().saturating_sub(1).max(keep)];
         if silent.is_empty() || text.len() > self.slot.engine().longest_text() {
@@ -103,10 +146,7 @@ impl Drafter {
     }
 
     /// Drafts tokens after a text; fewer than wanted at the end of the model's context.
-    ///
-    /// # Errors
-    /// If the draft model fails.
-    pub async fn draft(&mut self, wanted: &OwnDrafts) -> Result<Vec<u32>, EngineError> {
+    async fn draft(&mut self, wanted: &OwnDrafts) -> Result<Vec<u32>, EngineError> {
         let OwnDrafts { text, count, sampling, seed } = wanted;
         let room = self.slot.engine().longest_text().saturating_sub(text.len());
         let mut text = text.clone();

@@ -59,6 +59,8 @@ pub enum OwnDraftPolicy {
     On,
     /// Drafts where measured times promise more tokens per second.
     Auto,
+    /// Drafts without a model: what followed the same four tokens earlier in the text. For work that copies.
+    Lookup,
 }
 
 impl OwnDraftPolicy {
@@ -68,6 +70,7 @@ impl OwnDraftPolicy {
             Self::Off => "off",
             Self::On => "on",
             Self::Auto => "auto",
+            Self::Lookup => "lookup",
         }
     }
 }

@@ -1,0 +1,140 @@
+// A draft model that joins a text which the server has begun alone.
+
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import type { EngineInfo } from './builds.js';
+import { session } from './fixtures.js';
+import { emptySummary } from './generation.js';
+import { Outrider } from './index.js';
+import type { LoadOptions } from './index.js';
+import type { FromWorker, ToWorker } from './messages.js';
+
+const info = { vocabSize: 9, limits: { contextLength: 64, maxDraftTokens: 8, maxInFlight: 2, maxGuesses: 8 } };
+const engine: EngineInfo = { engine: 'wasm', declined: null, build: 'relaxed', threads: 1, failed: [] };
+const model = {
+  ...{ vocabSize: 9, contextLength: 64, weightBytes: 1, memoryBytes: 2 },
+  heads: { gate: false, stop: false },
+};
+
+/** A worker that loads when the test says so. */
+class SlowWorker extends EventTarget {
+  static last: SlowWorker;
+  sent: ToWorker[] = [];
+  constructor() {
+    super();
+    SlowWorker.last = this;
+  }
+  postMessage(message: ToWorker): void {
+    this.sent.push(message);
+  }
+  say(data: FromWorker): void {
+    this.dispatchEvent(new MessageEvent('message', { data }));
+  }
+  terminate(): void {}
+}
+
+/** Writes to the stream of the server's answer. */
+let write: (data: unknown) => void;
+let isCancelled: boolean;
+
+beforeEach(() => {
+  isCancelled = false;
+  write = undefined as never;
+  vi.stubGlobal('Worker', SlowWorker);
+  vi.stubGlobal('location', new URL('https://example.org/page/'));
+  vi.stubGlobal('fetch', async (url: URL, { signal }: RequestInit = {}) => {
+    if (url.pathname === '/v1/info') return Response.json(info);
+    const stream = new ReadableStream<Uint8Array>({
+      start(to) {
+        write = (data) => to.enqueue(new TextEncoder().encode(`data: ${JSON.stringify(data)}\n\n`));
+        signal?.addEventListener('abort', () => {
+          isCancelled = true;
+          to.error(new DOMException('', 'AbortError'));
+        });
+      },
+    });
+    return new Response(stream);
+  });
+});
+afterEach(() => vi.unstubAllGlobals());
+
+const load = (options: LoadOptions = {}) => Outrider.load(options);
+const say = (message: FromWorker) => SlowWorker.last.say(message);
+const loaded = () => say({ type: 'loaded', engine, model, session });
+const chunk = (text: string, ...token_ids: number[]) => ({ choices: [{ text, finish_reason: null, token_ids }] });
+const begun = () => vi.waitFor(() => expect(write).toBeTypeOf('function'));
+
+test('the server writes at once, and the draft model goes on where it is', async () => {
+  const engines: string[] = [];
+  const outrider = await load({ onEngine: ({ build }) => engines.push(build) });
+  expect([outrider.mode, engines.length]).toEqual(['server', 0]);
+  const generation = outrider.generate('p', { seed: 7 });
+  const seen: string[] = [];
+  const reading = (async () => {
+    for await (const { id, text } of generation) seen.push(`${id}${text}`);
+  })();
+  await begun();
+  write(chunk('a', 1));
+  // The second token has no text of its own.
+  write(chunk('b', 2, 3));
+  await vi.waitFor(() => expect(seen).toEqual(['1a', '2', '3b']));
+  loaded();
+  expect(await outrider.ready).toBe('draft');
+  expect([outrider.mode, ...engines]).toEqual(['draft', 'relaxed']);
+  await vi.waitFor(() => expect(SlowWorker.last.sent.at(-1)?.type).toBe('generate'));
+  expect(isCancelled).toBe(true);
+  const sent = SlowWorker.last.sent.at(-1);
+  expect(sent).toMatchObject({ request: { prompt: 'p', seed: 7 }, continuation: { committed: [1, 2, 3] } });
+  const statistics = { ...emptySummary, tokens: 1, serverPasses: 1 };
+  say({ type: 'round', id: 1, round: { tokens: [{ id: 4, text: 'c', origin: 'accepted' }], statistics, round: null } });
+  say({ type: 'done', id: 1, summary: { ...statistics, text: 'abc', finish: 'length', tokenIds: [1, 2, 3, 4] } });
+  await reading;
+  expect(seen.at(-1)).toBe('4c');
+  // The totals count from the beginning.
+  expect(await generation.summary).toMatchObject({ text: 'abc', tokens: 4, serverPasses: 4, serverPassesPerToken: 1 });
+});
+
+test('a text that needs the draft model waits for it', async () => {
+  const outrider = await load();
+  const generation = outrider.generate('p', { scheme: 'k-sqs' });
+  loaded();
+  await vi.waitFor(() => expect(SlowWorker.last.sent.at(-1)?.type).toBe('generate'));
+  expect(SlowWorker.last.sent.at(-1)).toMatchObject({ continuation: { committed: [] } });
+  say({ type: 'done', id: 1, summary: { ...emptySummary, text: 'x', finish: 'length' } });
+  expect((await generation.summary).text).toBe('x');
+});
+
+test('stopped while the server writes alone, it ends there and is not joined', async () => {
+  const outrider = await load();
+  const generation = outrider.generate('p');
+  await begun();
+  write(chunk('a', 1));
+  await vi.waitFor(() => expect(generation.statistics?.tokens).toBe(1));
+  generation.stop();
+  loaded();
+  expect(await generation.summary).toMatchObject({ text: 'a', finish: 'cancelled' });
+  expect(SlowWorker.last.sent.map(({ type }) => type)).not.toContain('generate');
+});
+
+test('where the draft model cannot be loaded the text goes on alone, or later ones fail', async () => {
+  const error = { code: 'wasm-failed', message: 'no SIMD' } as const;
+  const reasons: string[] = [];
+  const outrider = await load({ onFallback: ({ code }) => reasons.push(code) });
+  const generation = outrider.generate('p');
+  await begun();
+  say({ type: 'load-failed', error });
+  expect(await outrider.ready).toBe('server');
+  write(chunk('a', 1));
+  await vi.waitFor(() => expect(generation.statistics?.tokens).toBe(1));
+  expect(reasons).toEqual(['wasm-failed']);
+  generation.stop();
+  const strict = await load({ fallback: 'none' });
+  say({ type: 'load-failed', error });
+  await strict.ready;
+  await expect(strict.generate('p').summary).rejects.toMatchObject({ code: 'wasm-failed' });
+});
+
+test('without a server nothing is loaded', async () => {
+  vi.stubGlobal('fetch', () => Promise.reject(new TypeError('failed to fetch')));
+  await expect(load()).rejects.toMatchObject({ code: 'connection-failed' });
+  await expect(load({ wait: 'page' as never })).rejects.toMatchObject({ code: 'invalid-option' });
+});
