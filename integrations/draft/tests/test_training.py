@@ -97,3 +97,19 @@ def test_losses_are_those_of_whole_distributions() -> None:
     left = p[:, :40] / p[:, :40].sum(-1, keepdim=True)
     q = logits[:, :40].softmax(-1)
     assert divergence.item() == pytest.approx((left * (left / q).log()).sum(-1).mean().item(), abs=1e-3)
+
+
+def test_coupled_agreement_is_that_of_drawn_noise() -> None:
+    generator = torch.Generator().manual_seed(1)
+    p, q = torch.randn((3, 12), generator=generator), torch.randn((3, 7), generator=generator)
+    tokens = torch.tensor([0, 2, 3, 5, 8, 9, 11])
+    whole = torch.full((3, 12), -torch.inf)
+    whole[:, tokens] = q
+    for temperature in (0.5, 1.0):
+        overlap, coupled = report.agree(p, q, tokens, temperature)
+        a, b = ((x / temperature).log_softmax(-1) for x in (p, whole))
+        assert abs(overlap - float(torch.minimum(a.exp(), b.exp()).sum())) < 1e-5
+        noise = -torch.log(-torch.log(torch.rand((40_000, 3, 12), generator=generator)))
+        drawn = float(((a + noise).argmax(-1) == (b + noise).argmax(-1)).float().mean(0).sum())
+        assert abs(coupled - drawn) < 0.02
+    assert report.agree(p, whole[:, tokens], tokens, 0.0)[0] == float((p.argmax(-1) == whole.argmax(-1)).sum())
