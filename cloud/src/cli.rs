@@ -12,6 +12,7 @@ mod check;
 mod config;
 mod drafting;
 mod explain;
+mod fetch;
 mod generate;
 mod log;
 mod output;
@@ -53,6 +54,7 @@ const RESEARCH: &str = if cfg!(feature = "papers") {
     after_help = format!("\
 Try it:
   outrider serve                                   the server, on http://127.0.0.1:8787
+  outrider serve --model smollm2                   the same, with a published chat model (98 MB)
   outrider generate \"Once upon a time\"             a native edge that drafts for it
   outrider generate --local \"Once upon a time\"     both ends in this process
   outrider generate --local --cloud-only \"Once\"    the large model alone, for comparison
@@ -72,6 +74,7 @@ enum Command {
     Serve(Box<serve::Serve>),
     Generate(Box<generate::Generate>),
     Check(check::Check),
+    Fetch(fetch::Fetch),
     Rules(rules::Rules),
     #[cfg(feature = "papers")]
     Theory(theory::Theory),
@@ -106,6 +109,7 @@ pub fn main() -> ExitCode {
                 Command::Serve(serve) => serve.run().await,
                 Command::Generate(generate) => generate.run().await,
                 Command::Check(check) => check.run().await,
+                Command::Fetch(fetch) => fetch.run().await,
                 Command::Rules(rules) => rules.run(),
                 #[cfg(feature = "papers")]
                 Command::Theory(theory) => theory.run(),

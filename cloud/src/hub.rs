@@ -22,8 +22,9 @@ use self::{
 mod cache;
 mod download;
 mod endpoint;
+pub(crate) mod wheel;
 
-pub use self::endpoint::RequestError;
+pub use self::{endpoint::RequestError, wheel::WheelError};
 
 /// Prefix of a path that is a name on the hub.
 pub const PREFIX: &str = "hf:";
@@ -354,7 +355,7 @@ fn is_gguf(file: &str) -> bool {
 
 /// Returns true if `HF_HUB_OFFLINE` (or the older `TRANSFORMERS_OFFLINE`) forbids requests, by the values that Hugging
 /// Face's tools accept.
-fn is_offline() -> bool {
+pub(crate) fn is_offline() -> bool {
     let set = ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"].map(|name| env::var(name).unwrap_or_default());
     let set = set.into_iter().find(|value| !value.is_empty()).unwrap_or_default().to_ascii_uppercase();
     ["1", "ON", "YES", "TRUE"].contains(&&*set)

@@ -10,8 +10,8 @@ use std::{
 
 use outrider_codec::frame::{Limits, MAX_DRAFT_TOKENS};
 use outrider_models::{
-    HeadsError, HeadsFile, LinearHead, LoadError, Model, ModelConfig, StoredModel, Tokenizer, checkpoint_in_one_file,
-    gguf_part_names, ignore_settings,
+    ActivationBits, HeadsError, HeadsFile, LinearHead, LoadError, Model, ModelConfig, StoredModel, Tokenizer,
+    checkpoint_in_one_file, gguf_part_names, ignore_settings,
 };
 use outrider_speculation::{
     draft::{Head, HeadError, Heads},
@@ -24,10 +24,12 @@ use crate::{
 };
 
 mod mismatch;
+mod published;
 mod tokenizer_choice;
 
 pub use self::{
     mismatch::{Meaning, Mismatch, Origin},
+    published::PublishedError,
     tokenizer_choice::Ends,
 };
 
@@ -40,6 +42,10 @@ const TOKENIZER: &[u8] = include_bytes!("../../pair/tokenizer.json");
 #[derive(Debug, Clone, Default, clap::Args)]
 #[allow(rustdoc::broken_intra_doc_links, reason = "users read it: what stands in brackets may be left out")]
 pub struct PairPaths {
+    /// Published chat model by its short name, with the draft made for it: smollm2 (SmolLM2-135M-Instruct, 98 MB,
+    /// downloaded at the first use)
+    #[arg(long, value_name = "NAME", conflicts_with = "target")]
+    pub model: Option<String>,
     /// Draft model: a GGUF file, a folder with config.json and model.safetensors, or
     /// hf:OWNER/NAME[@REVISION][:FILE] on Hugging Face's hub
     #[arg(long, value_name = "PATH")]
@@ -60,11 +66,29 @@ pub struct PairPaths {
     /// Heads trained on the draft's hidden state (train-gate writes them); without this, a draft given by path has none
     #[arg(long, value_name = "PATH")]
     pub heads: Option<PathBuf>,
+    /// Bits to which the target's activations are rounded before they are multiplied with quantized weights, on the
+    /// processor
+    ///
+    /// 8 is what llama.cpp does; it changes some of a small model's answers. 16 gives nearly those of unrounded
+    /// activations, and a pass takes as long as one of twice the tokens.
+    #[arg(long, value_name = "BITS", default_value = "8", value_parser = ["8", "16"])]
+    pub activation_bits: String,
     /// Load models although they have this setting, which is not known here; can be given several times
     ///
     /// An unknown setting is refused because it may change the computation. The refusal names it.
     #[arg(long, value_name = "KEY")]
     pub ignore_setting: Vec<String>,
+}
+
+/// Reason why a model cannot be downloaded.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// A name on the hub is malformed, or its model cannot be downloaded.
+    #[error(transparent)]
+    Hub(#[from] HubError),
+    /// A short name is unknown, or its model cannot be downloaded.
+    #[error(transparent)]
+    Published(#[from] PublishedError),
 }
 
 /// Reason why a model or tokenizer cannot be loaded.
@@ -141,13 +165,18 @@ pub enum PairError {
 }
 
 impl PairPaths {
-    /// Replaces names on the hub by paths in the cache, and downloads missing files. From here on, models are loaded
+    /// Replaces a short name and names on the hub by paths in the cache, and downloads missing files. From here on, models are loaded
     /// although they have the settings to be ignored.
     ///
     /// # Errors
     /// If a name is malformed, or its model cannot be downloaded.
-    pub async fn fetch(&mut self) -> Result<(), HubError> {
+    pub async fn fetch(&mut self) -> Result<(), FetchError> {
         ignore_settings(&self.ignore_setting);
+        if let Some(name) = &self.model {
+            let (target, draft) = published::fetch(name).await?;
+            self.target = Some(target);
+            self.draft.get_or_insert(draft);
+        }
         for path in [&mut self.draft, &mut self.target].into_iter().flatten() {
             if let Some(name) = HubName::of(path)? {
                 *path = name.fetch().await?;
@@ -191,7 +220,11 @@ impl PairPaths {
     /// Loads the target model as its file has it.
     pub fn target(&self) -> Result<Model, PairError> {
         self.check_is_here()?;
-        open("target model", self.target.as_deref(), TARGET)
+        let mut target = open("target model", self.target.as_deref(), TARGET)?;
+        if self.activation_bits == "16" {
+            target.set_activation_bits(ActivationBits::Sixteen);
+        }
+        Ok(target)
     }
 
     /// Loads the target model, with its vocabulary cut to the tokens of a tokenizer.

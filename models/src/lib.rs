@@ -92,7 +92,7 @@ pub use forward::{
     model::Model,
     scratch::Scratch,
 };
-pub use kernels::{head_page::PAGE_TOKENS, pages::Page};
+pub use kernels::{head_page::PAGE_TOKENS, pages::Page, rounded::ActivationBits};
 #[cfg(feature = "tokenizers")]
 pub use stop::{Reach, StopStrings, TokenTexts};
 #[cfg(feature = "tokenizers")]

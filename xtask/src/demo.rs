@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use crate::interrupt::Interrupt;
 use crate::page::Page;
 use crate::pair;
-use crate::process::Running;
+use crate::process::{self, Running};
 use crate::server;
 use crate::system::Program;
 use crate::tools;
@@ -27,8 +27,7 @@ pub struct DemoOptions {
     /// With --check: leave pictures of the three views in a folder, as page-*.png
     #[arg(long, value_name = "FOLDER", requires = "check")]
     pub screenshots: Option<PathBuf>,
-    /// Serve the built-in target as it is; else it is grown to the cost of 135M parameters, since drafts do not help a
-    /// target that answers within a millisecond
+    /// Serve the built-in models, which need no network, instead of SmolLM2-135M-Instruct
     #[arg(long)]
     pub built_in: bool,
 }
@@ -61,7 +60,20 @@ impl<'a> Demo<'a> {
     }
 }
 
-/// Size whose cost the demo's target has; the built-in one answers before a draft can arrive.
+/// Short name of the demo's model.
+const PUBLISHED: &str = "smollm2";
+
+/// Returns true once the demo's model is in the cache; prints why the built-in one is served otherwise.
+fn has_published(workspace: &Workspace, server: &Path) -> bool {
+    println!("SmolLM2-135M-Instruct, a published chat model: 98 MB the first time");
+    let fetched = process::run(workspace.command(server).args(["fetch", "--model", PUBLISHED]));
+    if fetched.is_err() {
+        println!("Without it the built-in models are served, which write fairy tales and know no conversations.");
+    }
+    fetched.is_ok()
+}
+
+/// Size whose cost the built-in target has in the demo; as it is, it answers before a draft can arrive.
 const COST: &str = "135M";
 
 /// Steps of [`Demo::build`].
@@ -87,10 +99,11 @@ pub fn run(workspace: &Workspace, options: &DemoOptions) -> Result<()> {
         serve
     };
     let mut large = serve(address);
-    let _small = if options.built_in {
+    let _small = if !options.built_in && has_published(workspace, &demo.server) {
+        large.args(["--model", PUBLISHED]);
         None
     } else {
-        println!("The target grows to the cost of {COST} parameters: a few seconds the first time");
+        println!("The built-in target grows to the cost of {COST} parameters: a few seconds the first time");
         large.arg("--target").arg(pair::grow(workspace, "target", COST)?);
         large.args(["--model-name", &format!("outrider-target-at-the-cost-of-{COST}")]);
         // The pair as it is has a server of its own, and each page a way to the other.

@@ -45,84 +45,83 @@ impl Remote<'_> {
         let _lock = cache.lock(&etag).await?;
         let blob = cache.blob(&etag);
         if !blob.exists() {
-            self.download(&from, &blob).await?;
+            download(self.endpoint, &from, &blob, self.name).await?;
         }
         cache.link(&etag, commit, name)
     }
+}
 
-    /// Downloads a version of the file. Bytes of an earlier download are kept, and so are those of this one if it is
-    /// cut off for good.
-    async fn download(&self, from: &Url, blob: &Path) -> Result<(), RequestError> {
-        let part = blob.with_added_extension("incomplete");
-        let mut file =
-            within_folder(&part, |path| File::options().create(true).truncate(false).write(true).open(path))?;
-        let (bar, mut pauses) = (bar(self.name), PAUSES.into_iter());
-        loop {
-            let kept = length(&file, &part)?;
-            let Err(error) = self.append(from, kept, &mut file, &part, &bar).await else { break };
-            if length(&file, &part)? > kept {
-                pauses = PAUSES.into_iter();
-            }
-            match pauses.next().filter(|_| is_cut_off(&error)) {
-                Some(pause) => tokio::time::sleep(pause).await,
-                None => return Err(error),
-            }
+/// Downloads the file `name` to a path. Bytes of an earlier download are kept, and so are those of this one if it is
+/// cut off for good.
+pub(super) async fn download(endpoint: &Endpoint, from: &Url, path: &Path, name: &str) -> Result<(), RequestError> {
+    let part = path.with_added_extension("incomplete");
+    let mut file = within_folder(&part, |path| File::options().create(true).truncate(false).write(true).open(path))?;
+    let (bar, mut pauses) = (bar(name), PAUSES.into_iter());
+    loop {
+        let kept = length(&file, &part)?;
+        let Err(error) = append(endpoint, from, kept, &mut file, &part, &bar).await else { break };
+        if length(&file, &part)? > kept {
+            pauses = PAUSES.into_iter();
         }
-        bar.finish();
-        fs::rename(&part, blob).map_err(|error| unwritable(blob, error))
+        match pauses.next().filter(|_| is_cut_off(&error)) {
+            Some(pause) => tokio::time::sleep(pause).await,
+            None => return Err(error),
+        }
     }
+    bar.finish();
+    fs::rename(&part, path).map_err(|error| unwritable(path, error))
+}
 
-    /// Appends the bytes that are missing after the first `kept` of a file.
-    async fn append(
-        &self,
-        from: &Url,
-        mut kept: u64,
-        file: &mut File,
-        part: &Path,
-        bar: &ProgressBar,
-    ) -> Result<(), RequestError> {
-        let mut begin_at = |kept: u64| {
-            let begun = file.set_len(kept).and_then(|()| file.seek(SeekFrom::Start(kept)));
-            begun.map_err(|error| unwritable(part, error))
-        };
-        let mut response = self.endpoint.get(from, kept).await?;
-        let total = match response.status() {
-            StatusCode::PARTIAL_CONTENT => {
-                let (start, total) = range(&response)?;
-                if start != Some(kept) {
-                    return Err(RequestError::of_header(&response, CONTENT_RANGE));
-                }
-                Some(total)
+/// Appends the bytes that are missing after the first `kept` of a file.
+async fn append(
+    endpoint: &Endpoint,
+    from: &Url,
+    mut kept: u64,
+    file: &mut File,
+    part: &Path,
+    bar: &ProgressBar,
+) -> Result<(), RequestError> {
+    let mut begin_at = |kept: u64| {
+        let begun = file.set_len(kept).and_then(|()| file.seek(SeekFrom::Start(kept)));
+        begun.map_err(|error| unwritable(part, error))
+    };
+    let mut response = endpoint.get(from, kept).await?;
+    let total = match response.status() {
+        StatusCode::PARTIAL_CONTENT => {
+            let (start, total) = range(&response)?;
+            if start != Some(kept) {
+                return Err(RequestError::of_header(&response, CONTENT_RANGE));
             }
-            StatusCode::RANGE_NOT_SATISFIABLE if kept > 0 => {
-                let (_, total) = range(&response)?;
-                if kept == total {
-                    return Ok(());
-                }
-                // The bytes in the cache do not belong to this file.
-                begin_at(0)?;
-                return Err(length_error(&response, kept, total));
+            Some(total)
+        }
+        StatusCode::RANGE_NOT_SATISFIABLE if kept > 0 => {
+            let (_, total) = range(&response)?;
+            if kept == total {
+                return Ok(());
             }
-            // The whole file: the server does not support ranges.
-            StatusCode::OK => {
-                kept = 0;
-                response.content_length()
-            }
-            _ => return Err(RequestError::of_status(&response)),
-        };
-        begin_at(kept)?;
-        bar.set_length(total.unwrap_or_default());
+            // The bytes in the cache do not belong to this file.
+            begin_at(0)?;
+            return Err(length_error(&response, kept, total));
+        }
+        // The whole file: the server does not support ranges.
+        StatusCode::OK => {
+            kept = 0;
+            response.content_length()
+        }
+        _ => return Err(RequestError::of_status(&response)),
+    };
+    begin_at(kept)?;
+    bar.set_length(total.unwrap_or_default());
+    bar.set_position(kept);
+    let url = response.url().clone();
+    while let Some(bytes) = response.chunk().await.map_err(|error| RequestError::of_connection(&url, &error))? {
+        file.write_all(&bytes).map_err(|error| unwritable(part, error))?;
+        kept += bytes.len() as u64;
         bar.set_position(kept);
-        let url = response.url().clone();
-        while let Some(bytes) = response.chunk().await.map_err(|error| RequestError::of_connection(&url, &error))? {
-            file.write_all(&bytes).map_err(|error| unwritable(part, error))?;
-            kept += bytes.len() as u64;
-            bar.set_position(kept);
-        }
-        match total {
-            Some(expected) if expected != kept => Err(length_error(&response, kept, expected)),
-            _ => Ok(()),
-        }
+    }
+    match total {
+        Some(expected) if expected != kept => Err(length_error(&response, kept, expected)),
+        _ => Ok(()),
     }
 }
 

@@ -3,6 +3,8 @@
 //! With d = max |x| / 127 over a block, x ≈ d·q for an integer −127 ≤ q ≤ 127, with an error of at most d/2. Rounding
 //! is to nearest, ties to even, so every machine gets the same q.
 
+use std::mem;
+
 use super::format::Format;
 
 /// Number of activations in a block.
@@ -103,15 +105,46 @@ pub(crate) struct RoundedRows {
     sums: Vec<f32>,
 }
 
+/// Number of bits to which activations are rounded before products with quantized weights.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ActivationBits {
+    /// 8 bits, as in llama.cpp.
+    #[default]
+    Eight,
+    /// 16 bits, in two parts of 8: nearly the answers of unrounded activations.
+    Sixteen,
+}
+
 /// Input rows of a product, rounded in each form that its matrices require.
 #[derive(Debug, Default)]
 pub(crate) struct Activations {
+    bits: ActivationBits,
+    /// Memory of products in two parts: rows `[2·rows, inputs]`, and outputs `[2·rows, outputs]` of each matrix.
+    parts: (Vec<f32>, Vec<Vec<f32>>),
     /// The first `valid` sets hold the current rows; the others are memory for reuse.
     sets: Vec<(Wanted, RoundedRows)>,
     valid: usize,
 }
 
 impl Activations {
+    /// Number of bits to which rows are rounded.
+    pub(super) fn bits(&self) -> ActivationBits {
+        self.bits
+    }
+
+    /// Sets the number of bits to which rows are rounded from now on.
+    pub(crate) fn set_bits(&mut self, bits: ActivationBits) {
+        self.bits = bits;
+    }
+
+    pub(super) fn take_parts(&mut self) -> (Vec<f32>, Vec<Vec<f32>>) {
+        mem::take(&mut self.parts)
+    }
+
+    pub(super) fn put_parts(&mut self, rows: Vec<f32>, outs: Vec<Vec<f32>>) {
+        self.parts = (rows, outs);
+    }
+
     /// Discards the rows and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.valid = 0;
@@ -210,6 +243,23 @@ impl RoundedRows {
             scales: self.scales[first * blocks..].as_ptr(),
             starts: self.starts[first * inputs / wanted.sum_len..].as_ptr(),
             sums: if wanted.minima == Minima::Blocks { self.sums[first * blocks..].as_ptr() } else { std::ptr::null() },
+        }
+    }
+}
+
+/// Writes each row of `x`, `[rows, inputs]`, as two to `parts`: its rounding to 8 bits, then what remains of it.
+pub(super) fn split(x: &[f32], inputs: usize, parts: &mut Vec<f32>) {
+    parts.resize(2 * x.len(), 0.0);
+    for (x, parts) in x.chunks_exact(inputs).zip(parts.chunks_exact_mut(2 * inputs)) {
+        let (main, rest) = parts.split_at_mut(inputs);
+        let blocks = x.as_chunks::<BLOCK>().0.iter();
+        let parts = main.as_chunks_mut::<BLOCK>().0.iter_mut().zip(rest.as_chunks_mut::<BLOCK>().0);
+        for (x, (main, rest)) in blocks.zip(parts) {
+            let (scale, q) = round_block(x);
+            for index in 0..BLOCK {
+                main[index] = scale * f32::from(q[index]);
+                rest[index] = x[index] - main[index];
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use super::{
     matrix::Matrix,
     memory::Arena,
     multiply::{Factor, multiply},
-    rounded::{Activations, round_block},
+    rounded::{ActivationBits, Activations, round_block},
 };
 
 /// Pseudo-random numbers, equal on all platforms (splitmix64).
@@ -319,4 +319,46 @@ fn products_are_within_their_bound_of_the_real_ones() {
     }
     // A bound that is never approached would pass anything.
     assert!(tightest < 50.0, "the bound is {tightest} times the largest error");
+}
+
+/// With two parts the error of an activation is at most d_b/508, and every kernel gives the same bits, also for one row
+/// alone.
+#[test]
+fn products_with_sixteen_bits_are_within_their_bound_of_the_real_ones() {
+    let mut noise = Noise(4);
+    for format in Format::ALL.into_iter().filter(|format| format.block().0 > 1) {
+        let (rows, outputs, inputs) = (3, 20, 512);
+        let weights = random_rows(format, outputs, inputs, &mut noise);
+        let x: Vec<f32> = (0..rows * inputs).map(|_| noise.signed()).collect();
+        let product = |isa, x: &[f32]| {
+            let matrix = pack(format, &weights, inputs, isa);
+            let mut activations = Activations::default();
+            activations.set_bits(ActivationBits::Sixteen);
+            let mut out = vec![f32::NAN; x.len() / inputs * outputs];
+            multiply(x, &mut activations, [Factor { matrix: &matrix, out: &mut out }]);
+            (matrix, out)
+        };
+        let (matrix, out) = product(Isa::current(), &x);
+        for isa in Isa::available() {
+            assert_eq!(product(isa, &x).1, out, "{format:?} {isa:?}");
+            assert_eq!(product(isa, &x[inputs..2 * inputs]).1, out[outputs..2 * outputs], "{format:?} {isa:?}");
+        }
+        let mut row = vec![0.0; inputs];
+        for (index, &actual) in out.iter().enumerate() {
+            matrix.widen_row(index % outputs, &mut row);
+            let x = &x[index / outputs * inputs..][..inputs];
+            let (mut exact, mut size, mut rounding) = (0.0, 0.0, 0.0);
+            for (x, w) in x.as_chunks::<32>().0.iter().zip(row.as_chunks::<32>().0) {
+                let d = f64::from(round_block(x).0);
+                for (&x, &w) in x.iter().zip(w) {
+                    exact += f64::from(x) * f64::from(w);
+                    size += f64::from((x * w).abs());
+                    rounding += f64::from(w.abs()) * d / 508.0;
+                }
+            }
+            let bound = rounding + size * inputs as f64 * f64::from(f32::EPSILON) / 2.0;
+            let error = (f64::from(actual) - exact).abs();
+            assert!(error <= bound, "{format:?}: off by {error}, bound {bound}");
+        }
+    }
 }
