@@ -21,7 +21,7 @@ test('everything can be reached and done with the keyboard alone', async ({ demo
     reached.push(focused.name);
   }
   expect(reached).toEqual([
-    ...['Race', 'Chat', 'Laboratory', 'In the papers’ words', 'prompt', 'generate', 'cloud-only', 'stop'],
+    ...['Chat', 'Race', 'Laboratory', 'In the papers’ words', 'prompt', 'generate', 'cloud-only', 'stop'],
     ...['Once upon a time', 'The old man went to the river and', 'A girl and her dog found'],
     'The king said to the youngest of his three sons:',
     ...['As it is', '4G', 'Satellite', '2G', 'uplink', 'downlink', 'round-trip', 'output'],

@@ -67,7 +67,7 @@ export class Demo {
   }
 
   /** Starts a run and does not wait for it. */
-  async start(button: 'Generate' | 'Send' | 'Continue' | 'Cloud only' = 'Generate'): Promise<void> {
+  async start(button: 'Generate' | 'Continue' | 'Cloud only' = 'Generate'): Promise<void> {
     await this.page.getByRole('button', { name: button, exact: true }).click();
     await expect(this.main).toHaveAttribute('data-state', /generating|finished/);
   }
@@ -80,7 +80,7 @@ export class Demo {
   }
 
   /** Runs a text to its end. */
-  async run(button: 'Generate' | 'Send' | 'Continue' | 'Cloud only' = 'Generate'): Promise<void> {
+  async run(button: 'Generate' | 'Continue' | 'Cloud only' = 'Generate'): Promise<void> {
     await this.start(button);
     await this.finish();
   }

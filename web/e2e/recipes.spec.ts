@@ -224,7 +224,12 @@ for (const options of [
     await openBare(page);
     const found = await page.evaluate(async (options) => {
       const run = async (stop: string[]) => {
-        const generation = window.outrider.generate('Once upon a time', { ...options, maxNewTokens: 40, seed: 7, stop });
+        const generation = window.outrider.generate('Once upon a time', {
+          ...options,
+          maxNewTokens: 40,
+          seed: 7,
+          stop,
+        });
         const texts: string[] = [];
         for await (const { text } of generation) texts.push(text);
         return { texts, summary: await generation.summary };

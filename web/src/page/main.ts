@@ -1,8 +1,9 @@
 // The page's entry: creates the views, and connects them with what a visitor does.
 
 import { Outrider, OutriderError, willBeAhead } from '../outrider/index.js';
-import type { ConnectionEvent, Mode, Prompt } from '../outrider/index.js';
-import { ChatView } from './chat-view.js';
+import type { ConnectionEvent, Mode } from '../outrider/index.js';
+import { ChatRun } from './chat-run.js';
+import type { ChatTask } from './chat-run.js';
 import { ChoicesView } from './choices-view.js';
 import { CountersView } from './counters-view.js';
 import { element, make } from './elements.js';
@@ -72,12 +73,14 @@ const link = new LinkView(settings.link, (changed) => {
   prediction.setLink(changed);
   remember();
 });
-const chat = new ChatView();
+const chat = new ChatRun(runner, chatTask, isAhead);
 const tabs = new ViewsView(showView);
 
 let outrider: Outrider | null = null;
 /** The generation of an earlier page, to be resumed. */
 let suspended = kept();
+// A reload during a comparison does not go on with it.
+if (suspended?.generation.request.mode === 'cloud-only' && tabs.view === 'chat') suspended = null;
 
 /** Decides whether the next text is drafted ahead of the server. */
 function isAhead(): boolean {
@@ -105,10 +108,10 @@ function promise(): void {
   }
 }
 
-/** Applies what differs between the views: the main button, and the conversation. */
+/** Applies what differs between the views: the place of messages, and the conversation. */
 function showView(): void {
-  element('generate', HTMLButtonElement).textContent = tabs.view === 'chat' ? 'Send' : 'Generate';
-  element('prompt-label', HTMLLabelElement).textContent = tabs.view === 'chat' ? 'Your message' : 'Prompt';
+  const place = tabs.view === 'chat' ? 'chat-messages' : 'compose-messages';
+  element(place, HTMLElement).append(element('messages', HTMLElement));
   if (tabs.view === 'chat') void chat.open();
 }
 
@@ -123,6 +126,7 @@ async function begin(): Promise<void> {
   complain('');
   retryButton.hidden = true;
   setState('loading', false);
+  chat.outrider = null;
   load.begin();
   try {
     const { engine, build, threads } = settings.engine;
@@ -149,8 +153,14 @@ async function begin(): Promise<void> {
     load.ready(outrider.engine, outrider.model);
     picture.setDraft(formatBytes(outrider.model.weightBytes));
     setState('ready', true);
-    if (suspended) void start(suspended.generation.request.mode, suspended);
+    const before = suspended;
     suspended = null;
+    if (before && (await chat.isOwn(before))) {
+      chat.outrider = outrider;
+      return chat.resume(before);
+    }
+    chat.outrider = outrider;
+    if (before) void start(before.generation.request.mode, before);
   } catch (error) {
     if (signal.aborted) return;
     load.failed();
@@ -181,17 +191,14 @@ function readNumbers(): Task['values'] | null {
  * Runs a generation with the settings of the form.
  * @param before a generation to resume instead of a new one
  */
-async function start(mode: Mode, before: Kept | null = null, given?: Prompt): Promise<void> {
+async function start(mode: Mode, before: Kept | null = null, given?: string): Promise<void> {
   if (!outrider || runner.isRunning) return;
   const values = readNumbers();
   if (!values) return;
   const chosen = mode === 'speculative' ? policies.read() : null;
   if (chosen && 'reason' in chosen) return complain(chosen.reason);
-  const isChat = tabs.view === 'chat';
   writeAddress();
-  const typed = isChat ? await chat.next(prompt.value) : prompt.value;
-  const asked = before?.generation.request.prompt ?? given ?? typed;
-  if (runner.isRunning) return;
+  const asked = before?.generation.request.prompt ?? given ?? prompt.value;
   const explains = evidence.checked && mode === 'speculative';
   // The server's probabilities of drafts exist in rounds only.
   const scheme = explains && choices.choices.scheme === 'auto' ? 'k-sqs' : choices.choices.scheme;
@@ -206,10 +213,19 @@ async function start(mode: Mode, before: Kept | null = null, given?: Prompt): Pr
   );
   if (!summary) return;
   continuation = typeof asked === 'string' ? `${asked}${summary.text}` : null;
-  element('continue', HTMLElement).hidden = continuation === null || isChat;
-  if (!isChat && typeof asked === 'string') return;
-  chat.answered(asked, summary.text);
-  prompt.value = '';
+  element('continue', HTMLElement).hidden = continuation === null;
+}
+
+/** The settings of an answer in the chat; null if one is out of range. */
+function chatTask(): ChatTask | null {
+  const values = readNumbers();
+  if (!values) return null;
+  const chosen = policies.read();
+  if ('reason' in chosen) {
+    complain(chosen.reason);
+    return null;
+  }
+  return { values, choices: choices.choices, policies: chosen };
 }
 
 /** The text that "Continue" continues: the last one with its prompt; null where there is none. */
@@ -227,7 +243,8 @@ async function race(): Promise<void> {
 
 /** Does the main action of the view. */
 function act(): void {
-  void (tabs.view === 'race' ? race() : start('speculative'));
+  if (tabs.view === 'chat') chat.submit();
+  else void (tabs.view === 'race' ? race() : start('speculative'));
 }
 
 /** Keeps the settings in the page's address, so that a reload or a link repeats them. */
@@ -240,7 +257,7 @@ function remember(): void {
 function writeAddress(): void {
   clearTimeout(rememberTimer);
   const query = queryFromSettings({
-    prompt: tabs.view === 'chat' ? settings.prompt : prompt.value,
+    prompt: prompt.value,
     texts: fields.texts,
     choices: choices.choices,
     policies: policies.settings,
@@ -290,6 +307,7 @@ document.addEventListener('keydown', (event) => {
   }
 });
 
+if (tabs.view === 'chat') void chat.open(query.get('prompt'));
 showView();
 showUsedFields();
 void askModels().then((told) => told && picture.setModels(told.models, told.elsewhere));
