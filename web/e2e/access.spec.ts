@@ -24,7 +24,7 @@ test('everything can be reached and done with the keyboard alone', async ({ demo
     ...['Chat', 'Race', 'Laboratory', 'In the papers’ words', 'prompt', 'generate', 'cloud-only', 'stop'],
     ...['Once upon a time', 'The old man went to the river and', 'A girl and her dog found'],
     'The king said to the youngest of his three sons:',
-    ...['As it is', '4G', 'Satellite', '2G', 'uplink', 'downlink', 'round-trip', 'output'],
+    ...['As it is', '4G', 'Satellite', '2G', 'round-trip', 'Bandwidth', 'uplink', 'downlink', 'output'],
     ...['temperature', 'topP', 'topK', 'seed', 'maxNewTokens'],
     ...['rule', 'gate', 'evidence'],
     ...['scheme', 'code', 'draftTemperature', 'supportSize', 'latticeResolution'],

@@ -65,11 +65,13 @@ test('an answer has a twin of the same words, and three numbers', async ({ demo,
   await page.getByRole('button', { name: 'The old man went to the river and' }).click();
   await expect(page.locator('#chat')).toHaveAttribute('data-phase', 'comparing', { timeout: 30_000 });
   await idle(demo);
-  await expect(page.locator('#twin-sentence')).toHaveText(/^The same text, word for word\. Drafting was /);
+  await expect(page.locator('#twin-sentence')).toHaveText(
+    /^The same text, word for word\. (Drafting was|No guess came in time) /,
+  );
   const spaces = (text: string | null): string => (text ?? '').replace(/\s+/g, ' ').trim();
   const answer = spaces(await page.locator('.answer .bubble').textContent());
   expect(spaces(await page.locator('#twin-text').textContent())).toBe(answer);
-  await expect(page.locator('#gain-speed-note')).toHaveText(/^[\d.]+ × the server alone$/);
+  await expect(page.locator('#gain-speed-note')).toHaveText(/^([\d.]+ ×|as) the server alone$/);
   await expect(page.locator('#gain-passes')).toHaveText(/^\d+$/);
   await expect(page.locator('#gain-time')).toHaveText(/s$/);
   // What is read aloud is the confirmed text, each sentence once.
@@ -134,7 +136,7 @@ test('a model without a form for conversations goes on with one story, and the p
 }) => {
   await demo.open(server, { maxNewTokens: 8 }, 'chat');
   const { page } = demo;
-  await expect(page.locator('#chat-note')).toHaveText(/has no chat template: it continues stories/);
+  await expect(page.locator('#chat-note')).toHaveText(/This model continues stories/);
   await say(demo, 'Once upon a time');
   const first = await demo.text();
   await say(demo, 'The wolf');

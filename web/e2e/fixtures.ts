@@ -37,7 +37,10 @@ export class Demo {
   async open(
     server: { readonly url: string },
     query: Partial<
-      Record<Setting | Choice | 'prompt' | 'adaptiveMode' | 'engine' | 'build' | 'threads', string | number>
+      Record<
+        Setting | Choice | 'prompt' | 'adaptiveMode' | 'engine' | 'build' | 'threads' | 'roundTrip',
+        string | number
+      >
     > = {},
     view: 'race' | 'chat' | 'laboratory' = 'laboratory',
   ): Promise<void> {

@@ -175,9 +175,11 @@ export class ChatRun {
     this.#view.twinSentence = 'The server writes the same answer alone.';
     const twin = await this.#runner.run(outrider, { ...task, mode: 'cloud-only', policies: null }, (round) => {
       alone += round.tokens.map((token) => token.text).join('');
-      this.#view.showTwin(alone);
+      this.#view.showTwin(alone, true);
       twinTimes.add(round);
     });
+    this.#view.showTwin(alone);
+    report('');
     this.#compare(summary, twin, times, twinTimes, isAhead);
   }
 

@@ -2,6 +2,7 @@ import { AnswerBubble, questionBubble } from './bubble-view.js';
 import type { BubbleActions } from './bubble-view.js';
 import type { Turn } from './conversation.js';
 import { element, make } from './elements.js';
+import { renderMarkdown } from './markdown.js';
 import { examplePrompts, exampleQuestions } from './settings.js';
 import type { Gain } from './twin.js';
 
@@ -18,7 +19,7 @@ export interface ChatActions {
 }
 
 const TEMPLATE_NOTE = 'The model remembers the conversation.';
-const STORY_NOTE = 'This model has no chat template: it continues stories. Write a beginning, or what happens next.';
+const STORY_NOTE = 'This model continues stories: write a beginning, or what happens next.';
 
 /** The chat: bubbles, the message field, suggestions, and the gain of the last answer over its twin. */
 export class ChatView {
@@ -153,10 +154,10 @@ export class ChatView {
     if (follows) this.#toEnd();
   }
 
-  /** Shows the text of the server alone. */
-  showTwin(text: string): void {
-    this.#twin.textContent = text;
-    this.#twin.scrollTop = this.#twin.scrollHeight;
+  /** Shows the text of the server alone: its end while it is written. */
+  showTwin(text: string, isWritten = false): void {
+    this.#twin.replaceChildren(renderMarkdown(text));
+    this.#twin.scrollTop = isWritten ? this.#twin.scrollHeight : 0;
   }
 
   /** Shows a sentence about the twin. */

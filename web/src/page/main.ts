@@ -2,6 +2,7 @@
 
 import { Outrider, OutriderError, willBeAhead } from '../outrider/index.js';
 import type { ConnectionEvent, Mode } from '../outrider/index.js';
+import { BreakEvenView } from './break-even-view.js';
 import { ChatRun } from './chat-run.js';
 import type { ChatTask } from './chat-run.js';
 import { ChoicesView } from './choices-view.js';
@@ -58,11 +59,12 @@ const fields = new FieldsView(settings.texts, remember);
 const policies = new PoliciesView(settings.policies, settings.choices.scheme, changed);
 const uplink = new UplinkView(settings.link.uplinkBitsPerSecond);
 const prediction = new PredictionView(settings.link);
+const breakEven = new BreakEvenView(settings.link);
 const raceView = new RaceView();
 const runner = new Runner(
   {
     ...{ text: new TextView(), counters: new CountersView(), uplink, prediction, picture },
-    ...{ timeline: new TimelineView(), runs: new RunsView() },
+    ...{ timeline: new TimelineView(), runs: new RunsView(), breakEven },
   },
   () => link.link,
 );
@@ -71,6 +73,7 @@ const link = new LinkView(settings.link, (changed) => {
   runner.linkChanged();
   uplink.setUplink(changed.uplinkBitsPerSecond);
   prediction.setLink(changed);
+  breakEven.setLink(changed);
   remember();
 });
 const chat = new ChatRun(runner, chatTask, isAhead);
@@ -112,6 +115,8 @@ function promise(): void {
 function showView(): void {
   const place = tabs.view === 'chat' ? 'chat-messages' : 'compose-messages';
   element(place, HTMLElement).append(element('messages', HTMLElement));
+  // The laboratory has everything at hand.
+  element('rates', HTMLDetailsElement).open = tabs.view === 'laboratory';
   if (tabs.view === 'chat') void chat.open();
 }
 

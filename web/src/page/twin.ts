@@ -50,12 +50,13 @@ export function gainOf(answer: TextTimes, twin: TextTimes, twinEnded: boolean): 
   const ratio = speed / alone;
   const saved = answer.passesSaved;
   const savedMs = 1000 * answer.tokens * (1 / alone - 1 / speed);
-  const isSame = Math.abs(ratio - 1) < 0.05;
+  // A text that saved no pass cannot have become faster: such a difference is the machine's.
+  const isSame = saved === 0 || Math.abs(ratio - 1) < 0.05;
   const waits = 'known after the twin';
   return {
     speed: [
       formatNumber(speed),
-      Number.isFinite(ratio) ? `${formatNumber(ratio)} × the server alone` : 'compared after the twin',
+      Number.isFinite(ratio) ? (isSame ? 'as the server alone' : `${formatNumber(ratio)} × the server alone`) : 'now',
     ],
     passes: [
       formatCount(saved),
@@ -80,6 +81,7 @@ function timeNote(isSame: boolean, savedMs: number): string {
  * @param isAhead whether the draft ran ahead of the server, where both texts are the same by construction
  */
 export function twinSentence(answer: Summary, twin: Summary, ratio: number, isAhead: boolean): string {
+  const saved = answer.tokens - answer.serverPasses;
   const length = Math.min(answer.tokenIds.length, twin.tokenIds.length);
   const isSame = answer.tokenIds.slice(0, length).every((id, position) => id === twin.tokenIds[position]);
   const text = isSame
@@ -87,6 +89,7 @@ export function twinSentence(answer: Summary, twin: Summary, ratio: number, isAh
     : isAhead
       ? 'The two texts differ, which is expected only where the server’s engine makes its own random draws.'
       : 'Another text from the same distribution: in rounds a seed does not decide the text.';
+  if (saved <= 0) return `${text} No guess came in time to save a pass.`;
   const speed = Number.isFinite(ratio) ? ` Drafting was ${speedWords(ratio)}.` : '';
   return `${text}${speed}`;
 }
