@@ -13,6 +13,8 @@ import { formatBytes } from './format.js';
 import { showGuarantee } from './guarantee-view.js';
 import { LinkView } from './link-view.js';
 import { askModels, isRefused, LoadView } from './loader.js';
+import { MenuView } from './menu-view.js';
+import { keepForOffline } from './offline.js';
 import { beginWith, onOwnDraft, ownDraft, ownDraftAddress } from './own-draft-view.js';
 import { PictureView } from './picture-view.js';
 import { PoliciesView } from './policies-view.js';
@@ -22,7 +24,7 @@ import { RaceView } from './race-view.js';
 import { Runner } from './runner.js';
 import type { Task } from './runner.js';
 import { RunsView } from './runs-view.js';
-import { originRefusedSentence, sentenceFor } from './sentences.js';
+import { offlineSentence, originRefusedSentence, sentenceFor } from './sentences.js';
 import { examplePrompts, isUsed, queryFromSettings, settingsFromQuery } from './settings.js';
 import { complain, report, setConnection, setState } from './stage.js';
 import { accessToken, kept } from './suspended.js';
@@ -52,6 +54,7 @@ const changed = (): void => {
   promise();
   remember();
 };
+new MenuView();
 const picture = new PictureView();
 const load = new LoadView();
 const choices = new ChoicesView(settings.choices, changed);
@@ -169,7 +172,7 @@ async function begin(): Promise<void> {
   } catch (error) {
     if (signal.aborted) return;
     load.failed();
-    complain(sentenceFor(error));
+    complain(navigator.onLine ? sentenceFor(error) : offlineSentence);
     const isUnreachable = error instanceof OutriderError && error.code === 'connection-failed';
     if (isUnreachable && (await isRefused())) complain(originRefusedSentence);
     retryButton.hidden = false;
@@ -295,6 +298,9 @@ element('continue', HTMLElement).addEventListener('click', () => {
   if (continuation !== null) void start('speculative', null, continuation);
 });
 retryButton.addEventListener('click', () => void begin());
+addEventListener('online', () => {
+  if (!retryButton.hidden) void begin();
+});
 onOwnDraft(() => {
   outrider?.close();
   outrider = null;
@@ -317,3 +323,4 @@ showView();
 showUsedFields();
 void askModels().then((told) => told && picture.setModels(told.models, told.elsewhere));
 void begin();
+keepForOffline();

@@ -71,6 +71,10 @@ export function sentenceFor(error: unknown): string {
 export const originRefusedSentence =
   'The server does not let pages of this address in. Its operator can, with --allow-origin and this address.';
 
+/** The sentence for a page that opens without a network. */
+export const offlineSentence =
+  'You are offline. Your chat is still here; the server answers again once you are connected.';
+
 /** The engine in words, for the line about the draft. */
 export function engineSentence({ engine, build, threads }: EngineInfo): string {
   if (engine === 'webgpu') return 'Engine: the GPU, by WebGPU';
