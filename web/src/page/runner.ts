@@ -126,7 +126,7 @@ export class Runner {
       ? 'The server writes; the browser drafts ahead of it'
       : mode === 'speculative'
         ? 'Drafting and verifying'
-        : 'The server decodes alone';
+        : 'The server writes alone';
     const options: GenerateOptions = {
       ...values,
       ...task.choices,
