@@ -161,6 +161,7 @@ async function begin(): Promise<void> {
     load.ready(outrider.engine, outrider.model);
     picture.setDraft(formatBytes(outrider.model.weightBytes));
     setState('ready', true);
+    keepForOffline();
     const before = suspended;
     suspended = null;
     if (before && (await chat.isOwn(before))) {
@@ -323,4 +324,3 @@ showView();
 showUsedFields();
 void askModels().then((told) => told && picture.setModels(told.models, told.elsewhere));
 void begin();
-keepForOffline();
