@@ -79,12 +79,16 @@ export class AnswerBubble {
     this.#place();
   }
 
-  /** Puts the guess where the confirmed text ends: into its last paragraph, item or cell. */
+  /** Puts the guess where the confirmed text ends: into its last paragraph or item. */
   #place(): void {
     if (this.#guess.textContent === '') return this.#guess.remove();
     let end: Element = this.#text;
-    for (let last = end.lastElementChild; last && !/^(BR|HR|TABLE)$/.test(last.tagName); last = end.lastElementChild) {
-      if (last === this.#guess || last.nextSibling?.textContent?.trim()) break;
+    for (
+      let last = end.lastElementChild;
+      last && /^(P|UL|OL|LI|BLOCKQUOTE)$/.test(last.tagName);
+      last = end.lastElementChild
+    ) {
+      if (last.nextSibling?.textContent?.trim()) break;
       end = last;
     }
     end.append(this.#guess);
