@@ -15,7 +15,7 @@ export function keptTheme(): Theme {
   }
 }
 
-/** Colours the page. */
+/** Shows the page in the colours of a theme. */
 export function showTheme(theme: Theme): void {
   if (theme === 'system') delete document.documentElement.dataset['theme'];
   else document.documentElement.dataset['theme'] = theme;
