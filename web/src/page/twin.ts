@@ -37,6 +37,9 @@ export class TextTimes {
   }
 }
 
+/** The share of passes that must be saved before a difference in speed is called a gain. */
+const LEAST_SHARE = 0.05;
+
 /** The three numbers beside the chat, each with a line below it. */
 export interface Gain {
   speed: [value: string, note: string];
@@ -50,8 +53,8 @@ export function gainOf(answer: TextTimes, twin: TextTimes, twinEnded: boolean): 
   const ratio = speed / alone;
   const saved = answer.passesSaved;
   const savedMs = 1000 * answer.tokens * (1 / alone - 1 / speed);
-  // A text that saved no pass cannot have become faster: such a difference is the machine's.
-  const isSame = saved === 0 || Math.abs(ratio - 1) < 0.05;
+  // A text that saved hardly a pass cannot have become faster: such a difference is the machine's.
+  const isSame = saved < LEAST_SHARE * answer.tokens || Math.abs(ratio - 1) < 0.05;
   const waits = 'known after the twin';
   return {
     speed: [
@@ -90,6 +93,7 @@ export function twinSentence(answer: Summary, twin: Summary, ratio: number, isAh
       ? 'The two texts differ, which is expected only where the server’s engine makes its own random draws.'
       : 'Another text from the same distribution: in rounds a seed does not decide the text.';
   if (saved <= 0) return `${text} No guess came in time to save a pass.`;
+  if (saved < LEAST_SHARE * answer.tokens) return `${text} Too few guesses came in time to make a difference.`;
   const speed = Number.isFinite(ratio) ? ` Drafting was ${speedWords(ratio)}.` : '';
   return `${text}${speed}`;
 }
