@@ -1,5 +1,5 @@
 import { fileURLToPath } from 'node:url';
-import { existsSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import type { Plugin, Rollup } from 'vite';
 import { build } from 'vite';
 import { defineConfig } from 'vitest/config';
@@ -104,6 +104,15 @@ function builtOnly(): Plugin {
   };
 }
 
+/** The lengths of the builds of the engine, since a server that compresses them does not tell. */
+function engineBytes(): Record<string, number> {
+  const lengths = packaged.map((build) => {
+    const file = statSync(`${root}/src/wasm/${build}/outrider_edge_bg.wasm`, { throwIfNoEntry: false });
+    return [build, file?.size ?? 0] as const;
+  });
+  return Object.fromEntries(lengths);
+}
+
 /** The package's files have the names of the builds, so that `wasmUrl` can name a folder of them. */
 function assetName({ originalFileNames }: Rollup.PreRenderedAsset): string {
   const build = originalFileNames.map((name) => engineFile.exec(name)?.[1]).find(Boolean);
@@ -112,6 +121,7 @@ function assetName({ originalFileNames }: Rollup.PreRenderedAsset): string {
 
 export default defineConfig(({ mode }) => ({
   plugins: [workerSource(mode), ...(mode === 'package' ? [builtOnly(), plainAddresses()] : [compressed()])],
+  define: { ENGINE_BYTES: JSON.stringify(engineBytes()) },
   // Relative, so that the page also works below a path of somebody's own server.
   base: './',
   build:

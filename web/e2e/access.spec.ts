@@ -14,17 +14,28 @@ test('everything can be reached and done with the keyboard alone', async ({ demo
       if (!activeElement || activeElement === document.body) return null;
       const { outlineStyle, outlineWidth } = getComputedStyle(activeElement);
       const visible = outlineStyle !== 'none' && parseFloat(outlineWidth) >= 2;
-      return { name: activeElement.id || (activeElement.textContent ?? ''), visible };
+      const label = activeElement.getAttribute('aria-label') ?? activeElement.textContent ?? '';
+      return { name: activeElement.id || label, visible };
     });
     if (!focused) break;
     expect(focused.visible, `focus is visible on ${focused.name}`).toBe(true);
     reached.push(focused.name);
   }
   expect(reached).toEqual([
-    ...['Race', 'Chat', 'Laboratory', 'In the papers’ words', 'prompt', 'generate', 'cloud-only', 'stop'],
+    ...[
+      'Chat',
+      'Race',
+      'Laboratory',
+      'Settings of this browser',
+      'In the papers’ words',
+      'prompt',
+      'generate',
+      'cloud-only',
+      'stop',
+    ],
     ...['Once upon a time', 'The old man went to the river and', 'A girl and her dog found'],
     'The king said to the youngest of his three sons:',
-    ...['As it is', '4G', 'Satellite', '2G', 'uplink', 'downlink', 'round-trip', 'output'],
+    ...['As it is', '4G', 'Satellite', '2G', 'round-trip', 'Bandwidth', 'uplink', 'downlink', 'output'],
     ...['temperature', 'topP', 'topK', 'seed', 'maxNewTokens'],
     ...['rule', 'gate', 'evidence'],
     ...['scheme', 'code', 'draftTemperature', 'supportSize', 'latticeResolution'],

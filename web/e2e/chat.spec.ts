@@ -1,9 +1,33 @@
+// The chat: answers beside their twin, a history that survives a reload, and a model without a chat template.
+
 import { expect, test } from './fixtures.js';
+import type { Demo } from './fixtures.js';
 
 const template = [
   '{% for message in messages %}<{{ message.role }}>{{ message.content }}\n{% endfor %}',
   '{% if add_generation_prompt %}<assistant>{% endif %}',
 ].join('');
+
+/** Gives the page a chat template, which the built-in models have not. */
+async function withTemplate(demo: Demo): Promise<void> {
+  await demo.page.route('**/pair/chat.json', (route) =>
+    route.fulfill({ json: { template, bos_token: '', eos_token: '' } }),
+  );
+}
+
+/** Waits until the chat does nothing. */
+async function idle(demo: Demo): Promise<void> {
+  await expect(demo.page.locator('#chat')).toHaveAttribute('data-phase', 'idle', { timeout: 60_000 });
+  await expect(demo.alert).toHaveText('');
+}
+
+/** Sends a message and waits for its answer and the twin. */
+async function say(demo: Demo, said: string): Promise<void> {
+  await demo.page.getByLabel('Your message').fill(said);
+  // The chat is busy as soon as the click has been handled.
+  await demo.page.getByRole('button', { name: 'Send' }).click();
+  await idle(demo);
+}
 
 /** Tokens that the server's models have read, and how much text that was not written by them. */
 async function tokensRead(url: string): Promise<number> {
@@ -12,24 +36,19 @@ async function tokensRead(url: string): Promise<number> {
 }
 
 test('a conversation goes on where it was, and what was read is not read again', async ({ demo, ownServer }) => {
-  await demo.page.route('**/pair/chat.json', (route) =>
-    route.fulfill({ json: { template, bos_token: '', eos_token: '' } }),
-  );
+  await withTemplate(demo);
   await demo.open(ownServer, { maxNewTokens: 8 }, 'chat');
   const { page } = demo;
-  await expect(page.locator('#chat-note')).toHaveText(/has a chat template/);
-  const prompt = page.getByLabel('Your message');
+  await expect(page.locator('#chat-note')).toHaveText(/remembers the conversation/);
   const story = 'Once upon a time there was a little girl who lived in a house by the sea. '.repeat(4);
-  await prompt.fill(story);
   const before = await tokensRead(ownServer.url);
-  await demo.run('Send');
-  await expect(page.locator('#output')).toContainText(/You: Once upon a time[^]*Model:\s+\S/);
-  await expect(prompt).toHaveValue('');
+  await say(demo, story);
+  await expect(page.locator('.question')).toHaveCount(1);
+  await expect(page.locator('.answer .bubble')).toHaveText(/\S/);
+  await expect(page.getByLabel('Your message')).toHaveValue('');
   const first = (await tokensRead(ownServer.url)) - before;
-
-  await prompt.fill('And then?');
-  await demo.run('Send');
-  await expect(page.locator('#output')).toContainText(/You: And then\?\s+Model:\s+\S/);
+  await say(demo, 'And then?');
+  await expect(page.locator('.answer')).toHaveCount(2);
   const second = (await tokensRead(ownServer.url)) - before - first;
   expect(second).toBeLessThan(first / 2);
 
@@ -40,20 +59,120 @@ test('a conversation goes on where it was, and what was read is not read again',
   await expect(page.locator('#output')).not.toContainText('You:');
 });
 
+test('an answer has a twin of the same words, and three numbers', async ({ demo, server }) => {
+  const { page } = demo;
+  await demo.open(server, { maxNewTokens: 48, temperature: 0 }, 'chat');
+  await page.getByRole('button', { name: 'The old man went to the river and' }).click();
+  await idle(demo);
+  await expect(page.locator('#twin-sentence')).toHaveText(
+    /^The same text, word for word\. (Drafting was|No guess came in time|Too few guesses) /,
+  );
+  const textOf = async (place: string) => (await page.locator(place).innerText()).replace(/\s+/g, ' ').trim();
+  const answer = await textOf('.answer .bubble');
+  expect(await textOf('#twin-text')).toBe(answer);
+  await expect(page.locator('#gain-speed-note')).toHaveText(/^([\d.]+ ×|as) the server alone$/);
+  await expect(page.locator('#gain-passes')).toHaveText(/^\d+$/);
+  await expect(page.locator('#gain-time')).toHaveText(/s$/);
+  // What is read aloud is the confirmed text, each sentence once.
+  expect(await textOf('#chat-spoken')).toBe(answer);
+});
+
+test('a chat survives a reload; messages are edited, answers written again, and all is forgotten', async ({
+  demo,
+  server,
+}) => {
+  const { page } = demo;
+  await withTemplate(demo);
+  await demo.open(server, { maxNewTokens: 12 }, 'chat');
+  await say(demo, 'Hello');
+  const first = await page.locator('.answer .bubble').textContent();
+  await page.reload();
+  await demo.ready();
+  await expect(page.locator('.question .bubble')).toHaveText('You: Hello', { useInnerText: false });
+  await expect(page.locator('.answer .bubble')).toHaveText(first ?? '', { useInnerText: false });
+
+  await page.getByRole('button', { name: 'Regenerate' }).click();
+  await idle(demo);
+  await expect(page.locator('.answer')).toHaveCount(1);
+
+  await say(demo, 'And?');
+  await page.getByRole('button', { name: 'Edit message 1' }).click();
+  await expect(page.getByLabel('Your message')).toHaveValue('Hello');
+  await page.keyboard.press('Escape');
+  await expect(page.getByLabel('Your message')).toHaveValue('');
+  await page.getByRole('button', { name: 'Edit message 1' }).click();
+  await say(demo, 'Good morning');
+  await expect(page.locator('.question')).toHaveCount(1);
+  await expect(page.locator('.question .bubble')).toContainText('Good morning');
+
+  await page.getByRole('button', { name: 'New chat' }).click();
+  await expect(page.locator('.question')).toHaveCount(0);
+  await expect(page.locator('#starters')).toBeVisible();
+  await page.reload();
+  await demo.ready();
+  await expect(page.locator('.question')).toHaveCount(0);
+});
+
+test('an answer goes on after a reload in its middle, and stops when asked to', async ({ demo, server }) => {
+  const { page } = demo;
+  await demo.open(server, { maxNewTokens: 128, temperature: 0, roundTrip: 200, scheme: 'k-sqs' }, 'chat');
+  await page.getByLabel('Your message').fill('Once upon a time');
+  await page.keyboard.press('Enter');
+  await expect(page.locator('.answer .bubble')).toHaveText(/\S+ \S+ \S+/);
+  await page.reload();
+  await expect(page.locator('#chat')).toHaveAttribute('data-phase', 'answering', { timeout: 60_000 });
+  await expect(page.locator('.answer .bubble')).toHaveText(/\S+ \S+ \S+ \S+/);
+  await page.getByRole('button', { name: 'Stop' }).click();
+  await idle(demo);
+  await expect(page.locator('.costs')).toHaveText(/stopped$/);
+  await expect(page.getByLabel('Your message')).toBeFocused();
+});
+
 test('a model without a form for conversations goes on with one story, and the page says so', async ({
   demo,
   server,
 }) => {
-  await demo.open(server, { maxNewTokens: 8, prompt: 'Once upon a time' }, 'chat');
+  await demo.open(server, { maxNewTokens: 8 }, 'chat');
   const { page } = demo;
-  await expect(page.locator('#chat-note')).toHaveText(/has no chat template: it continues stories/);
-  await demo.run('Send');
+  await expect(page.locator('#chat-note')).toHaveText(/This model continues stories/);
+  await say(demo, 'Once upon a time');
   const first = await demo.text();
-  await page.getByLabel('Your message').fill('The wolf');
-  await demo.run('Send');
-  await expect(page.locator('#output .given')).toHaveText(`Once upon a time${first.trimEnd()} The wolf`);
-  await page.getByRole('button', { name: 'Start over' }).click();
-  await page.getByLabel('Your message').fill('A king');
-  await demo.run('Send');
-  await expect(page.locator('#output .given')).toHaveText('A king');
+  await say(demo, 'The wolf');
+  await expect(page.locator('#output .given')).toHaveText(`Once upon a time${first.trimEnd()} The wolf`, {
+    useInnerText: false,
+  });
+  await page.getByRole('button', { name: 'New chat' }).click();
+  await say(demo, 'A king');
+  await expect(page.locator('#output .given')).toHaveText('A king', { useInnerText: false });
+});
+
+for (const [width, height] of [
+  [1280, 800],
+  [390, 844],
+] as const) {
+  test(`the first screen has the chat and the three numbers at ${width} × ${height}`, async ({ demo, server }) => {
+    const { page } = demo;
+    await page.setViewportSize({ width, height });
+    await demo.open(server, {}, 'chat');
+    for (const id of ['message', 'send', 'gain-speed', 'gain-passes', 'gain-time', 'chat-status']) {
+      await expect(page.locator(`#${id}`)).toBeInViewport({ ratio: 1 });
+    }
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(width);
+    await page.getByLabel('Your message').fill('Once upon a time');
+    await page.keyboard.press('Enter');
+    await expect(page.locator('.costs')).toHaveText(/tokens/, { timeout: 60_000 });
+    await expect(page.locator('.costs')).toBeInViewport();
+  });
+}
+
+test('HTML in a text does nothing', async ({ demo, server }) => {
+  const { page } = demo;
+  await page.addInitScript(() => {
+    const answer = '<img src=x onerror="window.hurt = 1"><script>window.hurt = 1</script>[a](javascript:hurt=1) **b**';
+    localStorage.setItem('outrider.chat', JSON.stringify([{ said: '<b onclick="hurt=1">x</b>', answer }]));
+  });
+  await demo.open(server, {}, 'chat');
+  await expect(page.locator('.answer strong')).toHaveText('b');
+  await expect(page.locator('.answer :is(img, script), .answer [href^="javascript"], .question b')).toHaveCount(0);
+  expect(await page.evaluate(() => 'hurt' in window)).toBe(false);
 });

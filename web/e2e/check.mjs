@@ -90,9 +90,10 @@ async function take(page, url, folder) {
   await shoot('laboratory', '.compose');
   // Another query, so that the page is loaded anew: what follows begins as a visitor does.
   await open(page, url, 'chat');
-  await page.click('#generate');
-  await reach(page, 'finished', RUN_MS, 'answer');
-  await shoot('chat', '.compose');
+  await page.click('#starters button');
+  await page.waitForSelector('#chat[data-phase="comparing"]', { timeout: RUN_MS });
+  await page.waitForSelector('#chat[data-phase="idle"]', { timeout: RUN_MS });
+  await shoot('chat', '.masthead');
   await page.goto('about:blank');
   await open(page, url, 'race');
   await page.click('#race');

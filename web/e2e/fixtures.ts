@@ -37,7 +37,10 @@ export class Demo {
   async open(
     server: { readonly url: string },
     query: Partial<
-      Record<Setting | Choice | 'prompt' | 'adaptiveMode' | 'engine' | 'build' | 'threads', string | number>
+      Record<
+        Setting | Choice | 'prompt' | 'adaptiveMode' | 'engine' | 'build' | 'threads' | 'roundTrip',
+        string | number
+      >
     > = {},
     view: 'race' | 'chat' | 'laboratory' = 'laboratory',
   ): Promise<void> {
@@ -67,7 +70,7 @@ export class Demo {
   }
 
   /** Starts a run and does not wait for it. */
-  async start(button: 'Generate' | 'Send' | 'Continue' | 'Cloud only' = 'Generate'): Promise<void> {
+  async start(button: 'Generate' | 'Continue' | 'Cloud only' = 'Generate'): Promise<void> {
     await this.page.getByRole('button', { name: button, exact: true }).click();
     await expect(this.main).toHaveAttribute('data-state', /generating|finished/);
   }
@@ -80,7 +83,7 @@ export class Demo {
   }
 
   /** Runs a text to its end. */
-  async run(button: 'Generate' | 'Send' | 'Continue' | 'Cloud only' = 'Generate'): Promise<void> {
+  async run(button: 'Generate' | 'Continue' | 'Cloud only' = 'Generate'): Promise<void> {
     await this.start(button);
     await this.finish();
   }

@@ -3,22 +3,22 @@
 import { readFile } from 'node:fs/promises';
 import { expect, test } from './fixtures.js';
 
-test('each view has an address, and one without a view is the race or, with settings, the laboratory', async ({
+test('each view has an address, and one without a view is the chat or, with settings, the laboratory', async ({
   demo,
   server,
 }) => {
   const { page, main } = demo;
   await page.goto(server.url);
-  await expect(main).toHaveAttribute('data-view', 'race');
-  await expect(page.locator('#race')).toBeVisible();
+  await expect(main).toHaveAttribute('data-view', 'chat');
+  await expect(page.locator('#message')).toBeVisible();
   await expect(page.locator('#temperature')).toBeHidden();
-  await page.getByRole('link', { name: 'Chat' }).click();
-  await expect(page).toHaveURL(/#chat$/);
-  await expect(page.locator('#generate')).toHaveText('Send');
+  await page.getByRole('link', { name: 'Race' }).click();
+  await expect(page).toHaveURL(/#race$/);
+  await expect(page.locator('#race')).toBeVisible();
   await page.getByRole('link', { name: 'Laboratory' }).click();
   await expect(page.locator('#temperature')).toBeVisible();
   await page.goBack();
-  await expect(main).toHaveAttribute('data-view', 'chat');
+  await expect(main).toHaveAttribute('data-view', 'race');
   await page.goto(`${server.url}/?scheme=k-sqs`);
   await expect(main).toHaveAttribute('data-view', 'laboratory');
   await expect(page.locator('#models')).toContainText('are toys');

@@ -23,5 +23,7 @@ export default defineConfig({
     launchOptions: { executablePath: chromiumPath, args: chromiumArgs },
     viewport: { width: 1280, height: 900 },
     screenshot: 'only-on-failure',
+    // It would answer requests that tests intercept.
+    serviceWorkers: 'block',
   },
 });

@@ -26,10 +26,9 @@ test('a tab that goes on with another’s text has it, and the other one says so
   }, kept);
   const other = new Demo(page);
   await page.goto(`${server.url}/?${new URLSearchParams(Object.entries(query).map(([k, v]) => [k, String(v)]))}`);
-  await expect(demo.alert).toHaveText(
-    'Another tab has taken over this text. Press Generate to begin a new one in this tab.',
-    { timeout: 60_000 },
-  );
+  await expect(demo.alert).toHaveText('Another tab has taken over this text. Begin a new one in this tab.', {
+    timeout: 60_000,
+  });
   await expect(demo.main).toHaveAttribute('data-state', 'failed');
   await other.finish();
   expect(await other.ids()).toEqual(whole);

@@ -1,6 +1,6 @@
 // Messages between the page and the worker.
 
-import type { EngineInfo, EngineRequest } from './builds.js';
+import type { Build, EngineInfo, EngineRequest } from './builds.js';
 import type {
   Claim,
   Continuation,
@@ -34,6 +34,8 @@ export interface Sources {
 
 /** The progress of `Outrider.load()`. */
 export type LoadProgress =
+  /** Bytes of a build of the engine, uncompressed; `totalBytes` is null if the server compresses it. */
+  | { stage: 'engine'; build: Build; loadedBytes: number; totalBytes: number | null }
   /** Bytes of the draft model; `totalBytes` is null if the size is unknown. */
   | { stage: 'download'; loadedBytes: number; totalBytes: number | null }
   /** The downloaded bytes become a model. */

@@ -61,3 +61,17 @@ test('what is no module is an error at once', async () => {
     expect(page.asked()).toBe(1);
   }
 });
+
+test('the bytes of a module are counted, with its length where that is known', async () => {
+  const length = String(bytes.length);
+  for (const [headers, total] of [
+    [{ ...typed, 'content-length': length }, bytes.length],
+    [{ ...typed, 'content-length': '9', 'content-encoding': 'br' }, null],
+    [typed, null],
+  ] as const) {
+    const counted: [number, number | null][] = [];
+    const { request } = server(() => new Response(bytes, { headers }));
+    await compileModule(address, request, (...progress) => counted.push(progress));
+    await expect.poll(() => counted.at(-1)).toEqual([bytes.length, total]);
+  }
+});

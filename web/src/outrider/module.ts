@@ -1,7 +1,12 @@
 // Fetches the engine's WebAssembly and compiles it while it comes.
 
+import { chunksOf } from './download.js';
+
 /** Pauses before each attempt, in milliseconds, as in downloads of models. */
 const PAUSES_MS = [0, 250, 1000, 3000];
+
+/** Called with the bytes of a file so far, uncompressed, and its length; null if that is unknown. */
+export type OnBytes = (loadedBytes: number, totalBytes: number | null) => void;
 
 /**
  * Compiles the module at an address. A transfer that breaks is begun again, from the start where the browser's cache keeps
@@ -11,6 +16,7 @@ const PAUSES_MS = [0, 250, 1000, 3000];
 export async function compileModule(
   address: string,
   request: typeof fetch = (...args) => fetch(...args),
+  onBytes?: OnBytes,
 ): Promise<WebAssembly.Module> {
   let cause: unknown;
   for (const pause of PAUSES_MS) {
@@ -24,6 +30,7 @@ export async function compileModule(
         const hint = "the option wasmUrl says where the package's .wasm files are";
         throw new Refusal(`${address} answers ${answer}; ${hint}`);
       }
+      if (onBytes) void count(response, onBytes);
       // Servers that do not know the type of a .wasm file are common.
       return await (type.startsWith('application/wasm')
         ? WebAssembly.compileStreaming(response)
@@ -34,6 +41,21 @@ export async function compileModule(
     }
   }
   throw cause;
+}
+
+/** Counts the bytes of a copy, so that the browser still compiles, and caches, the response that it has fetched. */
+async function count(response: Response, onBytes: OnBytes): Promise<void> {
+  const length = Number(response.headers.get('Content-Length') ?? Number.NaN);
+  const isPlain = response.headers.get('Content-Encoding') === null;
+  try {
+    let loaded = 0;
+    for await (const chunk of chunksOf(response.clone())) {
+      loaded += chunk.length;
+      onBytes(loaded, isPlain && length >= loaded ? length : null);
+    }
+  } catch {
+    // A transfer that breaks is reported by the compilation.
+  }
 }
 
 /** An answer that another attempt would not change. */

@@ -47,7 +47,10 @@ const host = new EdgeHost({
       processors: navigator.hardwareConcurrency,
       built: builds.filter((build) => `../wasm/${build}/outrider_edge.js` in glues),
       glue,
-      compile: (build) => compileModule(request.addresses[build]),
+      compile: (build) =>
+        compileModule(request.addresses[build], fetch, (loadedBytes, totalBytes) => {
+          scope.postMessage({ type: 'progress', progress: { stage: 'engine', build, loadedBytes, totalBytes } });
+        }),
       // This same source again, wherever it came from.
       startThread: () => new Worker(location.href, { type: 'module', name: 'outrider-thread' }),
     });

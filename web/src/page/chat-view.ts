@@ -1,38 +1,209 @@
-import type { Prompt } from '../outrider/index.js';
-import { Conversation } from './conversation.js';
-import { element } from './elements.js';
-import { askTemplate } from './loader.js';
+import { AnswerBubble, questionBubble } from './bubble-view.js';
+import type { BubbleActions } from './bubble-view.js';
+import type { Turn } from './conversation.js';
+import { element, make } from './elements.js';
+import { renderMarkdown } from './markdown.js';
+import { examplePrompts, exampleQuestions } from './settings.js';
+import type { Gain } from './twin.js';
 
-/** The conversation of the view Chat, and its note about the model's chat template. */
+/** The activity of the chat: nothing, an answer, or its twin. */
+export type Phase = 'idle' | 'answering' | 'comparing';
+
+/** The visitor's actions in the chat. */
+export interface ChatActions {
+  /** Sends a message; those from `editing` on, if given, are replaced. */
+  send(said: string, editing: number | null): void;
+  regenerate(): void;
+  stop(): void;
+  forget(): void;
+}
+
+const TEMPLATE_NOTE = 'The model remembers the conversation.';
+const STORY_NOTE = 'This model continues stories: write a beginning, or what happens next.';
+
+/** The chat: bubbles, the message field, suggestions, and the gain of the last answer over its twin. */
 export class ChatView {
-  readonly #conversation = new Conversation();
-  readonly #note = element('chat-note', HTMLElement);
-  #hasTemplate: Promise<boolean> | null = null;
-  #isTemplate = false;
+  readonly #chat = element('chat', HTMLElement);
+  readonly #log = element('chat-log', HTMLElement);
+  readonly #bubbles = element('bubbles', HTMLOListElement);
+  readonly #starters = element('starters', HTMLElement);
+  readonly #message = element('message', HTMLTextAreaElement);
+  readonly #send = element('send', HTMLButtonElement);
+  readonly #stop = element('chat-stop', HTMLButtonElement);
+  readonly #cancel = element('cancel-edit', HTMLButtonElement);
+  readonly #spoken = element('chat-spoken', HTMLElement);
+  readonly #twin = element('twin-text', HTMLElement);
+  readonly #actions: ChatActions;
+  readonly #bubbleActions: BubbleActions;
+  #turns: readonly Readonly<Turn>[] = [];
+  #editing: number | null = null;
+  #phase: Phase = 'idle';
+  /** The length of the answer's text that has been announced. */
+  #announced = 0;
 
-  constructor() {
+  constructor(actions: ChatActions) {
+    this.#actions = actions;
+    this.#bubbleActions = {
+      edit: (position) => this.#edit(position),
+      copy: (text) => navigator.clipboard.writeText(text),
+      regenerate: () => actions.regenerate(),
+    };
+    element('chat-form', HTMLFormElement).addEventListener('submit', (event) => {
+      event.preventDefault();
+      this.submit();
+    });
+    this.#message.addEventListener('keydown', (event) => {
+      if (event.key === 'Escape' && this.#editing !== null) this.#endEdit();
+      if (event.key !== 'Enter' || event.shiftKey || event.isComposing || event.ctrlKey || event.metaKey) return;
+      event.preventDefault();
+      this.submit();
+    });
+    this.#message.addEventListener('input', () => this.#fit());
+    this.#stop.addEventListener('click', () => actions.stop());
+    this.#cancel.addEventListener('click', () => this.#endEdit());
     element('forget', HTMLButtonElement).addEventListener('click', () => {
-      this.#conversation.forget();
-      element('prompt', HTMLTextAreaElement).focus();
+      this.#endEdit();
+      actions.forget();
+      this.#message.focus();
     });
   }
 
-  /** Asks once whether the server's model has a chat template, and shows the answer. */
-  async open(): Promise<void> {
-    this.#hasTemplate ??= askTemplate();
-    this.#isTemplate = await this.#hasTemplate;
-    this.#note.textContent = this.#isTemplate
-      ? 'The model has a chat template, so it remembers the conversation.'
-      : 'This model has no chat template: it continues stories. Your text is added to the story, and the model continues from there.';
+  /** Sets the text of the message field. */
+  set message(text: string) {
+    this.#message.value = text;
+    this.#fit();
   }
 
-  /** The prompt for the user's next message. */
-  async next(said: string): Promise<Prompt> {
-    await this.open();
-    return this.#conversation.with(said, this.#isTemplate);
+  get phase(): Phase {
+    return this.#phase;
   }
 
-  answered(asked: Prompt, answer: string): void {
-    this.#conversation.answered(asked, answer);
+  set phase(phase: Phase) {
+    this.#phase = phase;
+    this.#chat.dataset['phase'] = phase;
+    this.#send.setAttribute('aria-disabled', String(phase === 'answering'));
+    // The focus must not be on a button that vanishes.
+    if (phase === 'idle' && document.activeElement === this.#stop) this.#message.focus();
+    this.#stop.hidden = phase === 'idle';
+  }
+
+  /** Sends the text of the message field. */
+  submit(): void {
+    const said = this.#message.value.trim();
+    if (said === '' || this.#phase === 'answering') return;
+    const editing = this.#editing;
+    this.#endEdit();
+    this.#actions.send(said, editing);
+  }
+
+  /** Offers suggestions and a note that fit the server's model. */
+  offer(hasTemplate: boolean): void {
+    element('chat-note', HTMLElement).textContent = hasTemplate ? TEMPLATE_NOTE : STORY_NOTE;
+    this.#message.placeholder = hasTemplate ? 'Ask something' : 'Begin a story';
+    this.#starters.replaceChildren(
+      ...(hasTemplate ? exampleQuestions : examplePrompts).map((example) => {
+        const chip = make('button', { type: 'button', class: 'chip' }, example);
+        chip.addEventListener('click', () => {
+          if (this.#phase === 'answering') return;
+          this.#message.focus();
+          this.#actions.send(example, null);
+        });
+        return chip;
+      }),
+    );
+  }
+
+  /** Shows the conversation; a last turn without an answer gets an empty bubble. */
+  show(turns: readonly Readonly<Turn>[]): void {
+    this.#turns = turns.map((turn) => ({ ...turn }));
+    this.#starters.hidden = turns.length > 0;
+    const items = turns.flatMap(({ said, answer, costs = '' }, position) => {
+      const bubble = new AnswerBubble(this.#bubbleActions);
+      bubble.confirm(answer);
+      bubble.end(costs, position === turns.length - 1);
+      return [questionBubble(said, position, this.#bubbleActions), bubble.item];
+    });
+    this.#bubbles.replaceChildren(...items);
+    this.#toEnd();
+  }
+
+  /** Begins the answer to the last message in a bubble of its own. */
+  beginAnswer(): AnswerBubble {
+    const bubble = new AnswerBubble(this.#bubbleActions);
+    for (const again of this.#bubbles.querySelectorAll('[data-again]')) again.remove();
+    this.#bubbles.lastElementChild?.replaceWith(bubble.item);
+    this.#spoken.replaceChildren();
+    this.#announced = 0;
+    this.#toEnd();
+    return bubble;
+  }
+
+  /** Shows the confirmed text of an answer; the log stays at its end unless the reader has scrolled up. */
+  confirm(bubble: AnswerBubble, text: string): void {
+    const follows = this.#log.scrollHeight - this.#log.scrollTop - this.#log.clientHeight < 48;
+    bubble.confirm(text, () => follows && this.#toEnd());
+    this.#announce(text, false);
+  }
+
+  /** Ends the answer that was begun last. */
+  endAnswer(bubble: AnswerBubble, text: string, costs: string): void {
+    const follows = this.#log.scrollHeight - this.#log.scrollTop - this.#log.clientHeight < 96;
+    bubble.confirm(text);
+    bubble.end(costs, true);
+    this.#announce(text, true);
+    if (follows) this.#toEnd();
+  }
+
+  /** Shows the text of the server alone: its end while it is written. */
+  showTwin(text: string, isWritten = false): void {
+    this.#twin.replaceChildren(renderMarkdown(text));
+    this.#twin.scrollTop = isWritten ? this.#twin.scrollHeight : 0;
+  }
+
+  /** Shows a sentence about the twin. */
+  set twinSentence(sentence: string) {
+    element('twin-sentence', HTMLElement).textContent = sentence;
+  }
+
+  showGain(gain: Gain): void {
+    for (const name of ['speed', 'passes', 'time'] as const) {
+      const [value, note] = gain[name];
+      element(`gain-${name}`, HTMLElement).textContent = value;
+      element(`gain-${name}-note`, HTMLElement).textContent = note;
+    }
+  }
+
+  #edit(position: number): void {
+    const turn = this.#turns[position];
+    if (!turn || this.#phase === 'answering') return;
+    this.#editing = position;
+    this.message = turn.said;
+    this.#cancel.hidden = false;
+    this.#message.focus();
+  }
+
+  #endEdit(): void {
+    this.#editing = null;
+    this.#cancel.hidden = true;
+    this.message = '';
+  }
+
+  /** Announces whole sentences of the confirmed text, each once. */
+  #announce(text: string, isEnd: boolean): void {
+    const rest = text.slice(this.#announced);
+    const sentences = isEnd ? rest : (/^[^]*[.!?:\n](?=\s)/.exec(rest)?.[0] ?? '');
+    if (sentences.trim() === '') return;
+    this.#announced += sentences.length;
+    this.#spoken.append(make('span', {}, sentences));
+  }
+
+  #fit(): void {
+    this.#message.style.height = 'auto';
+    const border = this.#message.offsetHeight - this.#message.clientHeight;
+    this.#message.style.height = `${this.#message.scrollHeight + border}px`;
+  }
+
+  #toEnd(): void {
+    this.#log.scrollTop = this.#log.scrollHeight;
   }
 }

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { Conversation, said } from './conversation.js';
+import { Conversation, said, turnsFrom } from './conversation.js';
 
 const shown = (prompt: Parameters<typeof said>[0]) =>
   said(prompt)
@@ -8,24 +8,47 @@ const shown = (prompt: Parameters<typeof said>[0]) =>
 
 test('a conversation grows by what is said and answered', () => {
   const conversation = new Conversation();
-  const first = conversation.with('Hello', true);
-  expect(first).toEqual([{ role: 'user', content: 'Hello' }]);
-  expect(conversation.with('Hello', true)).toEqual(first);
-  conversation.answered(first, ' Hi. ');
-  const second = conversation.with('Why?', true);
-  expect(shown(second)).toBe('You: Hello\n\nModel: Hi.\n\nYou: Why?\n\nModel: ');
-  conversation.forget();
-  expect(conversation.with('Hello', true)).toEqual(first);
+  conversation.say('Hello');
+  expect(conversation.prompt(true)).toEqual([{ role: 'user', content: 'Hello' }]);
+  conversation.answer(' Hi. ');
+  conversation.say('Why?');
+  expect(shown(conversation.prompt(true))).toBe('You: Hello\n\nModel: Hi.\n\nYou: Why?\n\nModel: ');
+  conversation.cut(0);
+  conversation.say('Hello');
+  expect(conversation.prompt(true)).toEqual([{ role: 'user', content: 'Hello' }]);
 });
 
 test('without a form for conversations both go on with one story', () => {
   const conversation = new Conversation();
-  const first = conversation.with('Once upon a time', false);
-  expect(first).toBe('Once upon a time');
-  conversation.answered(first, ' there was a fox.\n');
-  expect(conversation.with('It was hungry', false)).toBe('Once upon a time there was a fox. It was hungry');
-  conversation.forget();
-  expect(conversation.with('A king', false)).toBe('A king');
+  conversation.say('Once upon a time');
+  expect(conversation.prompt(false)).toBe('Once upon a time');
+  conversation.answer(' there was a fox.\n');
+  conversation.say('It was hungry');
+  expect(conversation.prompt(false)).toBe('Once upon a time there was a fox. It was hungry');
+  conversation.cut(0);
+  conversation.say(' A king ');
+  expect(conversation.prompt(false)).toBe('A king');
+});
+
+test('an answer that is to be written again is asked for with the same prompt', () => {
+  const conversation = new Conversation();
+  conversation.say('Hello');
+  conversation.answer('Hi.');
+  conversation.say('Why?');
+  const prompts = [conversation.prompt(true), conversation.prompt(false)];
+  conversation.answer(' Because.', '3 tokens');
+  conversation.unanswer();
+  expect([conversation.prompt(true), conversation.prompt(false)]).toEqual(prompts);
+  expect(conversation.turns.at(-1)).toEqual({ said: 'Why?', answer: '' });
+});
+
+test('stored turns survive, and what is no turn does not stop the page', () => {
+  const conversation = new Conversation();
+  conversation.say('Hello');
+  conversation.answer('Hi.', '2 tokens');
+  const stored = JSON.stringify(conversation.turns);
+  expect(new Conversation(turnsFrom(stored)).turns).toEqual(conversation.turns);
+  for (const broken of [null, '', '{', '{}', '[1, null, {"said": 2}]']) expect(turnsFrom(broken)).toEqual([]);
 });
 
 test('what tools have to do with is shown as far as it is text', () => {

@@ -7,34 +7,82 @@ const speakers: Readonly<Record<Message['role'], string>> = {
   tool: 'Tool',
 };
 
+/** A message of the user and the answer to it, which is empty until there is one. */
+export interface Turn {
+  said: string;
+  answer: string;
+  /** The costs of the answer in words, once it has ended. */
+  costs?: string;
+}
+
 /**
  * The conversation so far: messages if the model has a chat template; else a story that user and model continue in turn.
  * No DOM.
  */
 export class Conversation {
-  #messages: readonly Message[] = [];
-  #story = '';
+  #turns: Turn[];
 
-  /** The prompt for the user's next message. */
-  with(content: string, hasTemplate: boolean): Prompt {
-    if (hasTemplate) return [...this.#messages, { role: 'user', content }];
-    return [this.#story.trimEnd(), content.trim()].filter((part) => part !== '').join(' ');
+  constructor(turns: readonly Turn[] = []) {
+    this.#turns = turns.map((turn) => ({ ...turn }));
   }
 
-  /** Adds the answer to a prompt. */
-  answered(asked: Prompt, content: string): void {
-    if (typeof asked === 'string') this.#story = `${asked}${content}`;
-    else this.#messages = [...asked, { role: 'assistant', content: content.trim() }];
+  get turns(): readonly Readonly<Turn>[] {
+    return this.#turns;
   }
 
-  get isEmpty(): boolean {
-    return this.#messages.length === 0 && this.#story === '';
+  /** Adds a message of the user. */
+  say(said: string): void {
+    this.#turns.push({ said, answer: '' });
   }
 
-  forget(): void {
-    this.#messages = [];
-    this.#story = '';
+  /** Sets the answer to the last message, and its costs in words once it has ended. */
+  answer(answer: string, costs?: string): void {
+    const last = this.#turns.at(-1);
+    if (last) Object.assign(last, { answer, ...(costs !== undefined && { costs }) });
   }
+
+  /** Removes the turn at a position and all later ones. */
+  cut(position: number): void {
+    this.#turns.length = Math.min(position, this.#turns.length);
+  }
+
+  /** Removes the answer to the last message, so that it can be written again. */
+  unanswer(): void {
+    const last = this.#turns.pop();
+    if (last) this.say(last.said);
+  }
+
+  /** The prompt for the answer to the last message. */
+  prompt(hasTemplate: boolean): Prompt {
+    const last = this.#turns.at(-1);
+    if (!hasTemplate) {
+      return this.#turns.reduce((story, { said, answer }) => {
+        const joined = [story.trimEnd(), said.trim()].filter((part) => part !== '').join(' ');
+        return `${joined}${answer}`;
+      }, '');
+    }
+    return this.#turns.flatMap((turn): Message[] => {
+      const question: Message = { role: 'user', content: turn.said };
+      if (turn === last) return [question];
+      // A question whose answer failed is no part of the conversation.
+      return turn.answer === '' ? [] : [question, { role: 'assistant', content: turn.answer.trim() }];
+    });
+  }
+}
+
+/** Reads turns from stored text; a text that cannot be read has none. */
+export function turnsFrom(stored: string | null): Turn[] {
+  try {
+    const read: unknown = JSON.parse(stored ?? '[]');
+    return Array.isArray(read) ? read.filter(isTurn) : [];
+  } catch {
+    return [];
+  }
+}
+
+function isTurn(value: unknown): value is Turn {
+  const { said, answer, costs = '' } = (value ?? {}) as Partial<Turn>;
+  return typeof said === 'string' && typeof answer === 'string' && typeof costs === 'string';
 }
 
 /** A part of a prompt and its speaker; `who` is empty in a plain text. */

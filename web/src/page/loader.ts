@@ -2,11 +2,14 @@
 
 import type { EngineInfo, LoadProgress, ModelInfo } from '../outrider/index.js';
 import { element } from './elements.js';
-import { formatBytes } from './format.js';
+import { formatBytes, formatPercent } from './format.js';
 import { engineSentence } from './sentences.js';
 import type { ServedModels } from './models.js';
 
-/** The line beside the prompt with the progress of loading: first of the engine, then of the model. */
+/** The lengths of the builds of the engine in bytes, from `vite.config.ts`. */
+declare const ENGINE_BYTES: Readonly<Record<string, number>>;
+
+/** The line with the progress of loading: first of the engine, then of the model. */
 export class LoadView {
   #since = 0;
   #timer: ReturnType<typeof setInterval> | undefined;
@@ -22,15 +25,12 @@ export class LoadView {
   progress(progress: LoadProgress): void {
     clearInterval(this.#timer);
     switch (progress.stage) {
-      case 'download': {
-        const { loadedBytes, totalBytes } = progress;
-        const total = totalBytes === null ? '' : ` of ${formatBytes(totalBytes)}`;
-        this.#show(
-          `Draft model: ${formatBytes(loadedBytes)}${total}`,
-          totalBytes ? loadedBytes / totalBytes : undefined,
-        );
-        return;
+      case 'engine': {
+        const { build, loadedBytes, totalBytes } = progress;
+        return this.#count('Draft engine', loadedBytes, totalBytes ?? ENGINE_BYTES[build] ?? null);
       }
+      case 'download':
+        return this.#count('Draft model', progress.loadedBytes, progress.totalBytes);
       case 'prepare':
         return this.#show('Preparing the draft model', undefined);
       case 'connect':
@@ -58,6 +58,14 @@ export class LoadView {
 
   failed(): void {
     this.#end('Not ready');
+  }
+
+  /** Shows bytes, and per cent where the length is known. */
+  #count(what: string, loaded: number, total: number | null): void {
+    if (!total || loaded > total) return this.#show(`${what}: ${formatBytes(loaded)}`, undefined);
+    const share = loaded / total;
+    const words = `${what}: ${formatBytes(loaded)} of ${formatBytes(total)}, ${formatPercent(share)}`;
+    this.#show(words, share);
   }
 
   #waiting(): void {

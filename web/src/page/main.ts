@@ -1,8 +1,10 @@
 // The page's entry: creates the views, and connects them with what a visitor does.
 
 import { Outrider, OutriderError, willBeAhead } from '../outrider/index.js';
-import type { ConnectionEvent, Mode, Prompt } from '../outrider/index.js';
-import { ChatView } from './chat-view.js';
+import type { ConnectionEvent, Mode } from '../outrider/index.js';
+import { BreakEvenView } from './break-even-view.js';
+import { ChatRun } from './chat-run.js';
+import type { ChatTask } from './chat-run.js';
 import { ChoicesView } from './choices-view.js';
 import { CountersView } from './counters-view.js';
 import { element, make } from './elements.js';
@@ -11,6 +13,8 @@ import { formatBytes } from './format.js';
 import { showGuarantee } from './guarantee-view.js';
 import { LinkView } from './link-view.js';
 import { askModels, isRefused, LoadView } from './loader.js';
+import { MenuView } from './menu-view.js';
+import { keepForOffline } from './offline.js';
 import { beginWith, onOwnDraft, ownDraft, ownDraftAddress } from './own-draft-view.js';
 import { PictureView } from './picture-view.js';
 import { PoliciesView } from './policies-view.js';
@@ -20,7 +24,7 @@ import { RaceView } from './race-view.js';
 import { Runner } from './runner.js';
 import type { Task } from './runner.js';
 import { RunsView } from './runs-view.js';
-import { originRefusedSentence, sentenceFor } from './sentences.js';
+import { offlineSentence, originRefusedSentence, sentenceFor } from './sentences.js';
 import { examplePrompts, isUsed, queryFromSettings, settingsFromQuery } from './settings.js';
 import { complain, report, setConnection, setState } from './stage.js';
 import { accessToken, kept } from './suspended.js';
@@ -50,6 +54,7 @@ const changed = (): void => {
   promise();
   remember();
 };
+new MenuView();
 const picture = new PictureView();
 const load = new LoadView();
 const choices = new ChoicesView(settings.choices, changed);
@@ -57,11 +62,12 @@ const fields = new FieldsView(settings.texts, remember);
 const policies = new PoliciesView(settings.policies, settings.choices.scheme, changed);
 const uplink = new UplinkView(settings.link.uplinkBitsPerSecond);
 const prediction = new PredictionView(settings.link);
+const breakEven = new BreakEvenView(settings.link);
 const raceView = new RaceView();
 const runner = new Runner(
   {
     ...{ text: new TextView(), counters: new CountersView(), uplink, prediction, picture },
-    ...{ timeline: new TimelineView(), runs: new RunsView() },
+    ...{ timeline: new TimelineView(), runs: new RunsView(), breakEven },
   },
   () => link.link,
 );
@@ -70,14 +76,17 @@ const link = new LinkView(settings.link, (changed) => {
   runner.linkChanged();
   uplink.setUplink(changed.uplinkBitsPerSecond);
   prediction.setLink(changed);
+  breakEven.setLink(changed);
   remember();
 });
-const chat = new ChatView();
+const chat = new ChatRun(runner, chatTask, isAhead);
 const tabs = new ViewsView(showView);
 
 let outrider: Outrider | null = null;
 /** The generation of an earlier page, to be resumed. */
 let suspended = kept();
+// A reload during a comparison does not go on with it.
+if (suspended?.generation.request.mode === 'cloud-only' && tabs.view === 'chat') suspended = null;
 
 /** Decides whether the next text is drafted ahead of the server. */
 function isAhead(): boolean {
@@ -105,10 +114,12 @@ function promise(): void {
   }
 }
 
-/** Applies what differs between the views: the main button, and the conversation. */
+/** Applies what differs between the views: the place of messages, and the conversation. */
 function showView(): void {
-  element('generate', HTMLButtonElement).textContent = tabs.view === 'chat' ? 'Send' : 'Generate';
-  element('prompt-label', HTMLLabelElement).textContent = tabs.view === 'chat' ? 'Your message' : 'Prompt';
+  const place = tabs.view === 'chat' ? 'chat-messages' : 'compose-messages';
+  element(place, HTMLElement).append(element('messages', HTMLElement));
+  // The laboratory has everything at hand.
+  element('rates', HTMLDetailsElement).open = tabs.view === 'laboratory';
   if (tabs.view === 'chat') void chat.open();
 }
 
@@ -123,6 +134,7 @@ async function begin(): Promise<void> {
   complain('');
   retryButton.hidden = true;
   setState('loading', false);
+  chat.outrider = null;
   load.begin();
   try {
     const { engine, build, threads } = settings.engine;
@@ -150,12 +162,19 @@ async function begin(): Promise<void> {
     load.ready(outrider.engine, outrider.model);
     picture.setDraft(formatBytes(outrider.model.weightBytes));
     setState('ready', true);
-    if (suspended) void start(suspended.generation.request.mode, suspended);
+    keepForOffline();
+    const before = suspended;
     suspended = null;
+    if (before && (await chat.isOwn(before))) {
+      chat.outrider = outrider;
+      return chat.resume(before);
+    }
+    chat.outrider = outrider;
+    if (before) void start(before.generation.request.mode, before);
   } catch (error) {
     if (signal.aborted) return;
     load.failed();
-    complain(sentenceFor(error));
+    complain(navigator.onLine ? sentenceFor(error) : offlineSentence);
     const isUnreachable = error instanceof OutriderError && error.code === 'connection-failed';
     if (isUnreachable && (await isRefused())) complain(originRefusedSentence);
     retryButton.hidden = false;
@@ -182,17 +201,14 @@ function readNumbers(): Task['values'] | null {
  * Runs a generation with the settings of the form.
  * @param before a generation to resume instead of a new one
  */
-async function start(mode: Mode, before: Kept | null = null, given?: Prompt): Promise<void> {
+async function start(mode: Mode, before: Kept | null = null, given?: string): Promise<void> {
   if (!outrider || runner.isRunning) return;
   const values = readNumbers();
   if (!values) return;
   const chosen = mode === 'speculative' ? policies.read() : null;
   if (chosen && 'reason' in chosen) return complain(chosen.reason);
-  const isChat = tabs.view === 'chat';
   writeAddress();
-  const typed = isChat ? await chat.next(prompt.value) : prompt.value;
-  const asked = before?.generation.request.prompt ?? given ?? typed;
-  if (runner.isRunning) return;
+  const asked = before?.generation.request.prompt ?? given ?? prompt.value;
   const explains = evidence.checked && mode === 'speculative';
   // The server's probabilities of drafts exist in rounds only.
   const scheme = explains && choices.choices.scheme === 'auto' ? 'k-sqs' : choices.choices.scheme;
@@ -207,10 +223,19 @@ async function start(mode: Mode, before: Kept | null = null, given?: Prompt): Pr
   );
   if (!summary) return;
   continuation = typeof asked === 'string' ? `${asked}${summary.text}` : null;
-  element('continue', HTMLElement).hidden = continuation === null || isChat;
-  if (!isChat && typeof asked === 'string') return;
-  chat.answered(asked, summary.text);
-  prompt.value = '';
+  element('continue', HTMLElement).hidden = continuation === null;
+}
+
+/** The settings of an answer in the chat; null if one is out of range. */
+function chatTask(): ChatTask | null {
+  const values = readNumbers();
+  if (!values) return null;
+  const chosen = policies.read();
+  if ('reason' in chosen) {
+    complain(chosen.reason);
+    return null;
+  }
+  return { values, choices: choices.choices, policies: chosen };
 }
 
 /** The text that "Continue" continues: the last one with its prompt; null where there is none. */
@@ -228,7 +253,8 @@ async function race(): Promise<void> {
 
 /** Does the main action of the view. */
 function act(): void {
-  void (tabs.view === 'race' ? race() : start('speculative'));
+  if (tabs.view === 'chat') chat.submit();
+  else void (tabs.view === 'race' ? race() : start('speculative'));
 }
 
 /** Keeps the settings in the page's address, so that a reload or a link repeats them. */
@@ -241,7 +267,7 @@ function remember(): void {
 function writeAddress(): void {
   clearTimeout(rememberTimer);
   const query = queryFromSettings({
-    prompt: tabs.view === 'chat' ? settings.prompt : prompt.value,
+    prompt: prompt.value,
     texts: fields.texts,
     choices: choices.choices,
     policies: policies.settings,
@@ -274,6 +300,9 @@ element('continue', HTMLElement).addEventListener('click', () => {
   if (continuation !== null) void start('speculative', null, continuation);
 });
 retryButton.addEventListener('click', () => void begin());
+addEventListener('online', () => {
+  if (!retryButton.hidden) void begin();
+});
 onOwnDraft(() => {
   outrider?.close();
   outrider = null;
@@ -291,6 +320,7 @@ document.addEventListener('keydown', (event) => {
   }
 });
 
+if (tabs.view === 'chat') void chat.open(query.get('prompt'));
 showView();
 showUsedFields();
 void askModels().then((told) => told && picture.setModels(told.models, told.elsewhere));

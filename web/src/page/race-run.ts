@@ -1,11 +1,11 @@
-// The race: three ways to one text, one after the other. At once they would take the processor from each other.
+// The race: three ways to one text in turn, three times over. At once they would take the processor from each other.
 
 import { openLink } from '../outrider/index.js';
 import type { Link, Outrider, Token } from '../outrider/index.js';
 import { defaultPolicies } from './policies.js';
 import { sameLink } from './prediction.js';
 import type { RaceView } from './race-view.js';
-import { lanes } from './race.js';
+import { lanes, REPETITIONS } from './race.js';
 import type { Lane } from './race.js';
 import type { Runner, Task } from './runner.js';
 import { complain, report } from './stage.js';
@@ -32,12 +32,13 @@ export async function runRace(
   view.begin(asked.values.maxNewTokens ?? 1);
   if (!(await warmUp(outrider, runner, view, asked, link))) return;
   const linkAtFirst = link();
-  for (const lane of lanes) {
+  const takesGuesses = outrider.session.maxGuesses > 0;
+  const running = lanes.filter(({ name }) => name !== 'ahead' || takesGuesses);
+  if (!takesGuesses) view.skip('ahead', 'This server takes no guesses: it cannot be drafted ahead of.');
+  const turns = Array.from({ length: REPETITIONS }, () => running).flat();
+  for (const lane of turns) {
     const { name } = lane;
-    if (name === 'ahead' && outrider.session.maxGuesses === 0) {
-      view.skip(name, 'This server takes no guesses: it cannot be drafted ahead of.');
-      continue;
-    }
+    view.beginRun(name);
     const summary = await runner.run(outrider, taskOf(lane, asked), (round) => view.add(name, round));
     if (!summary || summary.finish === 'cancelled') break;
     view.finish(name, summary);
@@ -47,7 +48,7 @@ export async function runRace(
 
 /**
  * Writes the first tokens on the link as it really is, and counts nothing: both models have then read the prompt, so that
- * no lane pays for it. What the rounds send of their drafts is drawn from these, as telling it costs bytes.
+ * no lane pays for it. The distributions that rounds send are drawn from these, since their evidence costs bytes.
  * @returns whether the race can begin
  */
 async function warmUp(
@@ -70,7 +71,7 @@ async function warmUp(
   const summary = await running;
   outrider.setLink(link());
   view.showDistributions(lane.name, tokens);
-  // A server may refuse to tell what it thinks of drafts; what else is wrong the first lane will meet, too.
+  // A server may refuse evidence; the first lane meets all other errors, too.
   if (!summary) complain('');
   return summary?.finish !== 'cancelled';
 }

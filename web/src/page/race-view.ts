@@ -6,7 +6,7 @@ import { draw, element, make } from './elements.js';
 import { Drawing, numberIn } from './figures.js';
 import type { Figure } from './figures.js';
 import { formatBytes, formatCount, formatMilliseconds, formatNumber } from './format.js';
-import { lanes, pathsOf, raceSentences, Track, trackSentence } from './race.js';
+import { lanes, medianOf, pathsOf, raceSentences, REPETITIONS, Track, trackSentence } from './race.js';
 import type { Kind, Lane, LaneName, Results, Sample } from './race.js';
 import { barsOf } from './token-card.js';
 
@@ -46,7 +46,7 @@ export class RaceView {
   readonly #sentence = element('race-sentence', HTMLElement);
   readonly #time = draw('svg', { class: 'race-axis', height: 20, 'aria-hidden': 'true', hidden: '' });
   readonly #rows = lanes.map((lane) => rowOf(lane));
-  // "Never waiting" comes first: it is what the charts are about.
+  // "Draft ahead" comes first: it is what the charts are about.
   readonly #charts = charts.map(({ title, format, points }) => {
     const lines = [...lanes].reverse().map(({ label }) => label);
     return { points, view: new ChartView({ title, over: 'over time', lines, format }) };
@@ -69,7 +69,9 @@ export class RaceView {
     this.#sentence.textContent = '';
     for (const row of this.#rows) {
       row.track = new Track();
+      row.tracks.clear();
       row.item.dataset['state'] = 'waiting';
+      row.spread.textContent = '';
       row.distributions.hidden = true;
       showFigures(row, null);
     }
@@ -90,6 +92,13 @@ export class RaceView {
     this.#sentence.textContent = why;
   }
 
+  /** Empties a lane for its next run. */
+  beginRun(name: LaneName): void {
+    const row = this.#row(name);
+    row.track = new Track();
+    row.spread.textContent = `run ${(this.#results[name]?.length ?? 0) + 1} of ${REPETITIONS}`;
+  }
+
   add(name: LaneName, round: Round): void {
     const row = this.#row(name);
     row.item.dataset['state'] = 'running';
@@ -98,12 +107,21 @@ export class RaceView {
     this.#drawing.soon();
   }
 
-  /** Marks a lane that has run to its end. */
+  /** Marks a lane whose run has come to its end, and shows the median of its runs with their spread. */
   finish(name: LaneName, summary: Summary): void {
     const row = this.#row(name);
     row.item.dataset['state'] = 'done';
-    this.#results[name] = summary;
-    showFigures(row, summary);
+    row.tracks.set(summary, row.track);
+    const runs = [...(this.#results[name] ?? []), summary];
+    this.#results[name] = runs;
+    const median = medianOf(runs);
+    if (!median) return;
+    const { run, min, max } = median;
+    row.track = row.tracks.get(run) ?? row.track;
+    const range = `${formatNumber(min)} to ${formatNumber(max)} tokens/s`;
+    row.spread.textContent = runs.length > 1 ? `median of ${runs.length}, ${range}` : '';
+    Object.assign(row.spread.dataset, { min: String(min), max: String(max) });
+    showFigures(row, run);
     this.#drawing.now();
   }
 
@@ -129,7 +147,7 @@ export class RaceView {
     );
   }
 
-  /** Ends the race, also one that was stopped. */
+  /** Ends the race, also one that was stopped: its complete runs are compared only if each lane has one. */
   end(linkChanged: boolean, ownDraws: boolean): void {
     const [first, ...rest] = raceSentences(this.#results, linkChanged, ownDraws);
     if (first !== undefined) {
@@ -171,7 +189,7 @@ export class RaceView {
   }
 }
 
-/** A lane; `distributions` shows those that were sent of its drafts, where any are known. */
+/** A lane with the tracks of its runs; `distributions` shows those that were sent of its drafts, where any are known. */
 function rowOf(lane: Lane) {
   const paths = Object.fromEntries(
     KINDS.map((kind) => [kind, draw('path', { class: 'slab', 'data-cell': kind, fill: `url(#pattern-${kind})` })]),
@@ -180,12 +198,14 @@ function rowOf(lane: Lane) {
   const svg = draw('svg', { role: 'img', height: HEIGHT, preserveAspectRatio: 'none' }, grid);
   svg.append(...KINDS.map((kind) => paths[kind]));
   const [name, explanation] = [make('b', {}, lane.label), make('span', {}, lane.explanation)];
-  const heading = make('p', { class: 'lane-name' }, name, ' ', explanation);
+  const spread = make('span', { class: 'spread' });
+  const heading = make('p', { class: 'lane-name' }, name, ' ', explanation, ' ', spread);
   const values = make('dl');
   const distributions = make('p', { class: 'distributions', hidden: '' });
   const attributes = { 'data-lane': lane.name, 'data-state': 'waiting' };
   const item = make('li', attributes, heading, values, svg, distributions);
-  return { lane, item, svg, paths, grid, values, distributions, track: new Track() };
+  const tracks = new Map<Summary, Track>();
+  return { lane, item, svg, paths, grid, values, spread, distributions, tracks, track: new Track() };
 }
 
 type Row = ReturnType<typeof rowOf>;

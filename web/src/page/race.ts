@@ -1,9 +1,8 @@
-// The race: one prompt and seed, written three ways one after the other, on one axis of time. No DOM.
+// The race: one prompt and seed, written three ways in turn, three times over, on one axis of time. No DOM.
 
 import type { Mode, Origin, Round, Scheme, Summary } from '../outrider/index.js';
 import { formatCount, formatNumber } from './format.js';
 import { gainSentence, speedWords } from './gain.js';
-import { unaidedSentence } from './sentences.js';
 
 /** The name of a lane of the race. */
 export type LaneName = 'alone' | 'rounds' | 'ahead';
@@ -29,14 +28,14 @@ export const lanes: readonly Lane[] = [
   {
     name: 'rounds',
     label: 'Rounds',
-    explanation: 'as in the papers: the page drafts, the server verifies, each waits for the other (K-SQS)',
+    explanation: 'the page drafts, the server verifies, and each waits for the other (K-SQS)',
     mode: 'speculative',
     scheme: 'k-sqs',
   },
   {
     name: 'ahead',
-    label: 'Never waiting',
-    explanation: 'the server writes on, the page guesses ahead of it',
+    label: 'Draft ahead',
+    explanation: 'the server writes on, the page drafts ahead of it',
     mode: 'speculative',
     scheme: 'ahead',
   },
@@ -128,30 +127,68 @@ export function trackSentence(label: string, track: Track): string {
   return `${label}: ${track.tokens} tokens in ${seconds} s; ${count('accepted')} drafted here and in time, ${count('late')} guessed too late, ${count('cloud')} the server’s own.`;
 }
 
-/** Summaries of the lanes that have run to their end. */
-export type Results = Partial<Record<LaneName, Summary>>;
+/** The number of times that each lane runs: the lanes take turns, so that a slow moment of the machine meets all. */
+export const REPETITIONS = 3;
+
+/** Summaries of the runs of each lane that have come to their end. */
+export type Results = Partial<Record<LaneName, readonly Summary[]>>;
+
+/** The run in the middle by its speed, and the slowest and the fastest speed. */
+export interface Median {
+  run: Summary;
+  min: number;
+  max: number;
+}
+
+/** Finds the median run of a lane; null if there is no run. Of two it is the slower one. */
+export function medianOf(runs: readonly Summary[] = []): Median | null {
+  const sorted = [...runs].sort((one, other) => one.tokensPerSecond - other.tokensPerSecond);
+  const [first, run, last] = [sorted[0], sorted[Math.floor((sorted.length - 1) / 2)], sorted.at(-1)];
+  return first && run && last ? { run, min: first.tokensPerSecond, max: last.tokensPerSecond } : null;
+}
+
+/** Decides whether two lanes differ by more than the spread of their runs. */
+export function differ(one: Median, other: Median): boolean {
+  return one.min > other.max || other.min > one.max;
+}
+
+/** A lane's speed with its spread: 58.2 tokens/s (55.0 to 61.3). */
+function spreadWords({ run, min, max }: Median): string {
+  const median = formatNumber(run.tokensPerSecond);
+  return min === max ? `${median} tokens/s` : `${median} tokens/s (${formatNumber(min)} to ${formatNumber(max)})`;
+}
 
 /**
- * The result in sentences: first the gain, then whether the texts are the same, compared token by token. Empty while
- * there is nothing to compare.
+ * The result in sentences: first the gain, then whether the texts are the same, compared token by token. Speeds are
+ * medians, and those within the spread of the runs are called no different. Empty while there is nothing to compare.
  * @param ownDraws whether the server's draws are its own, so that two texts may differ
  */
-export function raceSentences({ alone, rounds, ahead }: Results, linkChanged: boolean, ownDraws = false): string[] {
+export function raceSentences(results: Results, linkChanged: boolean, ownDraws = false): string[] {
+  const [alone, rounds, ahead] = (['alone', 'rounds', 'ahead'] as const).map((name) => medianOf(results[name]));
   const sentences: string[] = [];
   if (linkChanged) sentences.push('The link changed during the run, so the times cannot be compared.');
-  else if (alone && ahead) {
-    // What was not helped cannot have been made faster: such a difference is the machine's.
-    if (ahead.inTime === 0) sentences.push(unaidedSentence(ahead, alone));
-    else sentences.push(gainSentence('Never waiting', ahead, alone));
-  }
-  if (alone && ahead) sentences.push(sameSentence(alone.tokenIds, ahead.tokenIds, ownDraws));
+  else if (alone && ahead) sentences.push(aheadSentence(ahead, alone));
+  if (alone && ahead) sentences.push(sameSentence(alone.run.tokenIds, ahead.run.tokenIds, ownDraws));
   if (alone && rounds) {
-    const isSame = firstDifference(alone.tokenIds, rounds.tokenIds) === null;
-    const text = isSame ? 'The rounds wrote it, too' : 'The rounds wrote another, of the same distribution';
-    const speed = speedWords(rounds.tokensPerSecond / alone.tokensPerSecond);
-    sentences.push(linkChanged ? `${text}.` : `${text}, and were ${speed}.`);
+    const isSame = firstDifference(alone.run.tokenIds, rounds.run.tokenIds) === null;
+    const text = isSame ? 'The rounds wrote it, too' : 'The rounds wrote another text of the same distribution';
+    const ratio = rounds.run.tokensPerSecond / alone.run.tokensPerSecond;
+    const speed = differ(rounds, alone) ? `were ${speedWords(ratio)}` : 'made no difference to the speed';
+    sentences.push(linkChanged ? `${text}.` : `${text}, and ${speed}.`);
   }
   return sentences;
+}
+
+function aheadSentence(ahead: Median, alone: Median): string {
+  const speeds = `${spreadWords(ahead)} against ${spreadWords(alone)}`;
+  // Guesses that came too late cannot have made the text faster: such a difference is the machine's.
+  if (ahead.run.inTime === 0) return `No difference: no guess came in time, so the server wrote alone, ${speeds}.`;
+  if (!differ(ahead, alone)) {
+    const saved = Math.max(0, alone.run.serverPasses - ahead.run.serverPasses);
+    const passes = saved > 0 ? ` It saved the server ${formatCount(saved)} of ${alone.run.serverPasses} passes.` : '';
+    return `Draft ahead made no difference to the speed on this link: ${speeds}.${passes}`;
+  }
+  return gainSentence('Draft ahead', ahead.run, alone.run);
 }
 
 function sameSentence(alone: readonly number[], ahead: readonly number[], ownDraws: boolean): string {

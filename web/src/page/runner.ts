@@ -3,6 +3,7 @@
 import { willBeAhead } from '../outrider/index.js';
 import type { Choices, GenerateOptions, Generation, Link, Mode } from '../outrider/index.js';
 import type { NumberOption, Outrider, Prompt, Round, Summary } from '../outrider/index.js';
+import type { BreakEvenView } from './break-even-view.js';
 import { carriedOn } from './carried.js';
 import type { CountersView } from './counters-view.js';
 import type { RunChoices } from './counters.js';
@@ -47,6 +48,7 @@ export interface Showing {
   picture: PictureView;
   timeline: TimelineView;
   runs: RunsView;
+  breakEven: BreakEvenView;
 }
 
 /** Time without a round after which the page says that it waits for the server. */
@@ -124,7 +126,7 @@ export class Runner {
       ? 'The server writes; the browser drafts ahead of it'
       : mode === 'speculative'
         ? 'Drafting and verifying'
-        : 'The server decodes alone';
+        : 'The server writes alone';
     const options: GenerateOptions = {
       ...values,
       ...task.choices,
@@ -161,6 +163,7 @@ export class Runner {
       const summary = carriedOn(before?.statistics ?? null, await generation.summary);
       if (summary.tokens > 0) counters.show(summary, mode, chosen);
       const isSteady = changes === this.#changes && sameLink(link, this.#link());
+      if (isSteady) this.#showing.breakEven.measure(summary, link);
       if (counts) {
         const { temperature, topP, topK, maxNewTokens, seed } = values;
         const asked = { prompt: task.prompt, seed, temperature, 'top-p': topP, 'top-k': topK, length: maxNewTokens };

@@ -16,7 +16,7 @@ test('a row says how a text was written, on what, and what it cost', () => {
   expect(row(run())).toEqual(['Rounds, K-SQS', '4G', '64', '40.0', '24', '1.1 kB']);
   expect(row(run({ mode: 'cloud-only' }))[0]).toBe('The server alone');
   expect(row(run({ choices: { scheme: 'ahead' }, isSteady: false })).slice(0, 2)).toEqual([
-    'Never waiting',
+    'Draft ahead',
     '4G, then changed',
   ]);
   const own = { uplinkBitsPerSecond: 5000, downlinkBitsPerSecond: null, roundTripMs: 20 };

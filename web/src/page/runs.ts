@@ -37,7 +37,7 @@ export function remembered(runs: readonly RunRecord[], run: RunRecord): RunRecor
 /** The way in which the text was written. */
 export function wayOf({ mode, choices }: RunRecord): string {
   if (mode === 'cloud-only') return 'The server alone';
-  return choices.scheme === 'ahead' ? 'Never waiting' : `Rounds, ${choices.scheme.toUpperCase()}`;
+  return choices.scheme === 'ahead' ? 'Draft ahead' : `Rounds, ${choices.scheme.toUpperCase()}`;
 }
 
 export function linkWords(link: Link): string {

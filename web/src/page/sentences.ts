@@ -34,7 +34,7 @@ export function sentenceFor(error: unknown): string {
     case 'connection-failed':
       return 'The server could not be reached. Check that it is running, then try again.';
     case 'connection-lost':
-      return 'The server went away in the middle of the session. Press Generate to connect again.';
+      return 'The server went away in the middle of the session. Try again to connect.';
     case 'malformed':
     case 'out-of-order':
     case 'impossible-verdict':
@@ -48,15 +48,15 @@ export function sentenceFor(error: unknown): string {
     case 'shutting-down':
       return 'The server is shutting down. Try again once it is back.';
     case 'idle':
-      return 'The server ended the session because nothing happened for too long. Press Generate to connect again.';
+      return 'The server ended the session because nothing happened for too long. Try again to connect.';
     case 'taken-over':
-      return 'Another tab has taken over this text. Press Generate to begin a new one in this tab.';
+      return 'Another tab has taken over this text. Begin a new one in this tab.';
     case 'prompt-too-long':
       return `The prompt is too long for the models (${error.message}). Shorten it and try again.`;
     case 'worker-crashed':
-      return 'The draft engine crashed. Press Generate to start it again.';
+      return 'The draft engine crashed. Try again to start it.';
     case 'worker-unresponsive':
-      return 'The draft engine did not stop in time and was shut down. Press Generate to start it again.';
+      return 'The draft engine did not stop in time and was shut down. Try again to start it.';
     case 'gpu-failed':
       return `The GPU cannot draft: ${error.message.replace(/\.$/, '')}.`;
     case 'invalid-option':
@@ -70,6 +70,10 @@ export function sentenceFor(error: unknown): string {
 /** The sentence for a server that refuses pages of this address. */
 export const originRefusedSentence =
   'The server does not let pages of this address in. Its operator can, with --allow-origin and this address.';
+
+/** The sentence for a page that opens without a network. */
+export const offlineSentence =
+  'You are offline. Your chat is still here; the server answers again once you are connected.';
 
 /** The engine in words, for the line about the draft. */
 export function engineSentence({ engine, build, threads }: EngineInfo): string {

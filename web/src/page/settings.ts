@@ -111,6 +111,9 @@ export interface Settings {
 
 export const defaultPrompt = 'Once upon a time';
 
+/** The default of the most tokens of a text. */
+export const defaultLength = generationDefaults.maxNewTokens;
+
 export function defaultSettings(): Settings {
   const texts = {} as Record<NumberOption, string>;
   for (const { option } of fields) texts[option] = String(generationDefaults[option] ?? (option === 'seed' ? 1 : ''));
@@ -203,4 +206,12 @@ export const examplePrompts: readonly string[] = [
   'The old man went to the river and',
   'A girl and her dog found',
   'The king said to the youngest of his three sons:',
+];
+
+/** Example questions to a model that has a chat template. */
+export const exampleQuestions: readonly string[] = [
+  'Why is the sky blue?',
+  'Give me three tips for sleeping better',
+  'Explain how a bicycle stays upright',
+  'Write a short poem about the sea',
 ];

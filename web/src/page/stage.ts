@@ -11,7 +11,7 @@ export type State = 'loading' | 'ready' | 'generating' | 'finished' | 'failed';
 const main = element('main', HTMLElement);
 const alert = element('alert', HTMLElement);
 const notice = element('notice', HTMLElement);
-const status = element('status', HTMLElement);
+const statuses = ['status', 'chat-status'].map((id) => element(id, HTMLElement));
 const starters = ['generate', 'cloud-only', 'race', 'continue'].map((id) => element(id, HTMLButtonElement));
 const stopButton = element('stop', HTMLButtonElement);
 
@@ -44,7 +44,7 @@ export function remark(sentence: string): void {
   if (notice.textContent !== sentence) notice.textContent = sentence;
 }
 
-/** Shows the current activity in the status line. */
+/** Shows the current activity in the status line of each view. */
 export function report(sentence: string): void {
-  if (status.textContent !== sentence) status.textContent = sentence;
+  for (const status of statuses) if (status.textContent !== sentence) status.textContent = sentence;
 }

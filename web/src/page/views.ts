@@ -1,11 +1,11 @@
 // The three views of the page and their addresses. No DOM.
 
-/** A view of the page: comparing, talking, or trying every setting. */
-export type View = 'race' | 'chat' | 'laboratory';
+/** A view of the page: talking, comparing, or trying every setting. */
+export type View = 'chat' | 'race' | 'laboratory';
 
 export const views: readonly { name: View; label: string }[] = [
-  { name: 'race', label: 'Race' },
   { name: 'chat', label: 'Chat' },
+  { name: 'race', label: 'Race' },
   { name: 'laboratory', label: 'Laboratory' },
 ];
 
@@ -16,5 +16,5 @@ const everywhere = ['prompt', 'uplink', 'downlink', 'roundTrip', 'build', 'threa
 export function viewOf(hash: string, query: URLSearchParams): View {
   const named = views.find(({ name }) => hash === `#${name}`);
   if (named) return named.name;
-  return [...query.keys()].every((name) => everywhere.includes(name)) ? 'race' : 'laboratory';
+  return [...query.keys()].every((name) => everywhere.includes(name)) ? 'chat' : 'laboratory';
 }
