@@ -6,6 +6,7 @@
 //! | tokenizer.json beside a GGUF file | the vocabulary in that file, of which it must have all tokens |
 //! | vocabulary in a GGUF file | the chosen tokenizer |
 //! | the built-in pair | the chosen tokenizer, where one of its models is used |
+//! | none, for a draft | nothing: drafts made for a target have the target's tokens |
 //!
 //! The chosen tokenizer is the first of `--tokenizer`, the target's, the draft's and the built-in one.
 
@@ -116,7 +117,8 @@ impl PairPaths {
                 differ(own.differs_from(&taken.tokenizer), &origin, &taken.origin)?;
                 Ok(taken)
             }
-            (Some(taken), None, None) if self.tokenizer.is_some() => Ok(taken),
+            // A draft made for the target, as by outrider-draft, has the target's tokens.
+            (Some(taken), None, None) if self.tokenizer.is_some() || what == DRAFT => Ok(taken),
             (_, None, None) => Err(PairError::NoTokenizer { what, path: place(Some(path)) }),
         }
     }
