@@ -13,7 +13,10 @@ use outrider_speculation::{
     session::cloud::{OwnDrafts, Pass},
 };
 
+use tokio::sync::oneshot::{self, error::TryRecvError};
+
 use super::{
+    backend::Answer,
     error::EngineError,
     handle::{Engine, ModelSlot, OwnDraft},
     settings::{GuessPolicy, OwnDraftPolicy},
@@ -25,7 +28,12 @@ pub struct Drafter {
     slot: ModelSlot,
     /// Tokens in its KV cache.
     read: Vec<u32>,
+    /// Answer to the last pass that only reads.
+    reading: Option<Reading>,
 }
+
+/// Answer to a pass without drafts, once it has been read.
+type Reading = oneshot::Receiver<Result<Answer, EngineError>>;
 
 impl OwnDraft {
     /// Cost of a draft, in tokens that could be committed meanwhile at this rate.
@@ -75,7 +83,7 @@ impl ModelSlot {
     /// Takes a slot at the server's own draft model, if there is one with a free slot.
     pub(crate) fn drafter(&self) -> Option<Drafter> {
         let own = self.engine().own_draft.as_ref()?;
-        own.engine.slot().map(|slot| Drafter { slot: slot.of(self.client()), read: Vec::new() })
+        own.engine.slot().map(|slot| Drafter { slot: slot.of(self.client()), read: Vec::new(), reading: None })
     }
 }
 
@@ -89,8 +97,14 @@ impl Drafter {
         }
         let round = Round::alone(SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 }, 0, text.len());
         let forward = Forward::new(keep, silent.to_vec(), 0);
-        self.slot.begin(Pass { forward, round: Arc::new(round), left: 1 });
+        self.reading = Some(self.slot.begin(Pass { forward, round: Arc::new(round), left: 1 }));
         self.read.extend(silent);
+    }
+
+    /// Returns true if a text is still being read. Dropping the drafter then stops that.
+    pub fn is_reading(&mut self) -> bool {
+        self.reading.take_if(|answer| !matches!(answer.try_recv(), Err(TryRecvError::Empty)));
+        self.reading.is_some()
     }
 
     /// Discards tokens that are not in this text. Returns the number of tokens kept, at most all but the last of the
