@@ -78,7 +78,11 @@ impl Bench {
     }
 
     async fn attack(&self, attack: &Attack, recording: &Arc<Recording>) -> Result<Outcome, Failure> {
-        let server = self.server(attack.settings)?;
+        let server = if attack.log_is_unread {
+            Server::with_unread_log(&self.outrider, attack.settings)?
+        } else {
+            self.server(attack.settings)?
+        };
         // What a server holds that has served somebody.
         Player::connect(&server.session_url(), recording).await?.play(usize::MAX).await?;
         let before = server.resident_bytes()?;

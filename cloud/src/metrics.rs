@@ -1,7 +1,7 @@
 //! Metrics for `/metrics`, in the OpenMetrics text format that Prometheus reads.
 //!
 //! Names begin with `outrider_`; counters end with `_total`, times with `_seconds`, sizes with `_bytes`. Every label
-//! has few values, all known beforehand: schemes, error codes, positions up to 16, keys. docs/operating.md describes
+//! has few values, all known beforehand: schemes, error codes, positions up to 16, keys, routes, statuses. docs/operating.md describes
 //! which to watch.
 
 use std::{fmt, fs, time::Duration};
@@ -35,6 +35,7 @@ pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; chars
 pub struct Metrics {
     registry: Registry,
     keys: KeyUsage,
+    requests: Family<[(&'static str, String); 2], Counter>,
     pub(crate) engine: EngineMetrics,
     pub(crate) sessions: SessionMetrics,
     pub(crate) gateway: GatewayMetrics,
@@ -132,6 +133,8 @@ impl Metrics {
             gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
             registry.register(name, help, gauge);
         }
+        let help = "HTTP requests answered, by route and status; addresses without a route of their own are the page";
+        let requests = Adder(&mut registry).metric("http_requests", help);
         let engine = EngineMetrics::new(&mut registry);
         let sessions = SessionMetrics::new(&mut registry);
         let gateway = GatewayMetrics::new(&mut registry);
@@ -139,12 +142,17 @@ impl Metrics {
         let keys = KeyUsage::default();
         registry.register_collector(Box::new(keys.clone()));
         registry.register_collector(Box::new(Process));
-        Self { registry, keys, engine, sessions, gateway }
+        Self { registry, keys, requests, engine, sessions, gateway }
     }
 
     /// Counts a session that was refused.
     pub fn refused(&self, cause: ErrorCode) {
         self.sessions.refused.get_or_create(&[("cause", cause.name())]).inc();
+    }
+
+    /// Counts a response to a request of a route.
+    pub(crate) fn answered(&self, route: &str, status: u16) {
+        self.requests.get_or_create(&[("route", route.to_owned()), ("status", status.to_string())]).inc();
     }
 
     /// Exports the usage of these keys from now on.

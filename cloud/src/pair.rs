@@ -138,7 +138,7 @@ pub enum PairError {
     },
     /// The path does not exist.
     #[error(
-        "the {what} {path} does not exist{}",
+        "the {what} {path} does not exist: there is no such file or folder{}",
         .on_hub.as_deref().map_or(String::new(), hub_hint)
     )]
     Absent {

@@ -265,6 +265,11 @@ pub async fn run(
                 slot.withdraw();
             }
         }
+        // The server's own draft model reads no prompt of a client that has cancelled or gone. It reads the text when
+        // drafts are wanted again.
+        if wire.is_none() || !session.is_generating() {
+            drafter.take_if(Drafter::is_reading);
+        }
         if wire.is_none() && (end.is_some() || !session.is_worth_keeping()) {
             return;
         }

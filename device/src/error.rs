@@ -44,6 +44,12 @@ pub enum DeviceError {
         /// Number of tokens of the vocabulary.
         vocab_size: usize,
     },
+    /// Mixtures of experts are not computed on a device.
+    #[error("the model is a mixture of {count} experts, which does not run on a GPU: use --device cpu")]
+    Experts {
+        /// Number of experts in a layer.
+        count: usize,
+    },
     /// The model and its caches exceed the device's memory.
     #[error(
         "the model needs {plan} on the GPU, where {} of its {} are free: {advice}",

@@ -6,8 +6,8 @@ use candle_nn::{
     rotary_emb::{rope, rope_i},
 };
 use outrider_models::{
-    Activation, Chunk, ElementType, FeedForward, KvCache, LayerWeights, LoadError, ModelConfig, Norm, Position,
-    RopeLayout, Rotary, RotaryScope, StoredMatrix, StoredModel, feed,
+    Activation, Chunk, ElementType, FeedForward, KvCache, LayerWeights, ModelConfig, Norm, Position, RopeLayout,
+    Rotary, RotaryScope, StoredMatrix, StoredModel, feed,
 };
 
 use crate::{
@@ -124,6 +124,9 @@ impl DeviceModel {
         if let Some(vocabulary) = &model.config.draft_vocabulary {
             let (rows, vocab_size) = (vocabulary.rows, model.config.vocab_size);
             return Err(DeviceError::DraftVocabulary { rows, vocab_size });
+        }
+        if let Some(experts) = &model.config.block.experts {
+            return Err(DeviceError::Experts { count: experts.count });
         }
         let element = model.weights.layers.first().map_or(ElementType::F32, |layer| layer.query.element);
         let pool = PoolSize::within(kv_bytes, &model.config, activation_type(element, device));
@@ -425,8 +428,7 @@ impl Layer {
             false => vec![vector(layer.up_bias)?],
         };
         let (Some(up), Some(down)) = (layer.up, layer.down) else {
-            let found = format!("a mixture of {} experts", layer.experts.len());
-            return Err(LoadError::Unsupported { what: "on this device,", found }.into());
+            return Err(DeviceError::Experts { count: layer.experts.len() });
         };
         let widening: Vec<StoredMatrix> = layer.gate.into_iter().chain([up]).collect();
         Ok(Self {

@@ -4,10 +4,14 @@ use std::time::Duration;
 
 use outrider_cloud::{
     edge::{NativeEdge, Retry},
+    pair::{self, PairPaths},
     session::Limits,
-    target::engine::{Engine, GuessPolicy},
+    target::{
+        cpu::CpuTarget,
+        engine::{Engine, EngineSettings, GuessPolicy, OwnDraftPolicy},
+    },
 };
-use outrider_codec::frame::SamplingParameters;
+use outrider_codec::frame::{Frame, Request, SamplingParameters};
 use outrider_speculation::{
     control::plan::Schedule,
     session::edge::{Ahead, Committed, Mode, Origin, Settings},
@@ -15,7 +19,7 @@ use outrider_speculation::{
 use outrider_tests::{
     blocks::{self, draft_info},
     proxy::Proxy,
-    server::{Server, generate},
+    server::{Edge, Server, generate},
 };
 
 const LENGTH: u32 = 24;
@@ -132,6 +136,33 @@ async fn the_servers_own_drafts_change_no_text() {
         };
         assert!(count("own_drafts_right") > 20 && count("own_drafts_judged") >= count("own_drafts_right"), "{text}");
     }
+}
+
+/// The server's own draft model reads prompts beside the target; it stops with them when their clients cancel.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_servers_own_draft_model_reads_no_cancelled_prompt() {
+    const PROMPTS: u32 = 12;
+    const LENGTH: u32 = 480;
+    // Each run of the draft model has a chunk of 32 tokens.
+    const WHOLE: u64 = (PROMPTS * LENGTH / 32) as u64;
+    let (edge, pair) = (Edge::load(), PairPaths::default());
+    let (tokenizer, target) = (pair.tokenizer().unwrap(), pair.target().unwrap());
+    let info = pair::target_info(&target, &tokenizer, 16).unwrap();
+    let settings = EngineSettings { batch_rows: 128, ..EngineSettings::default() };
+    let drafting = Engine::start_with(CpuTarget::from(pair.draft().unwrap()), settings).unwrap();
+    let target = Engine::start(target, 4).unwrap().with_own_draft(drafting.clone(), OwnDraftPolicy::On);
+    let server = Server::start_for(target.into(), info, Limits::default()).await;
+    let (mut client, _) = server.greeted(&edge.info()).await;
+    for generation in 1..=PROMPTS {
+        let sampling = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
+        let tokens = (0..LENGTH).map(|token| (token * 37 + generation * 101) % 4000).collect();
+        let request = Request { generation, sampling, seed: 1, max_new_tokens: 1, tokens };
+        client.send(Frame::Generate(request).encode()).await;
+        client.send(Frame::Cancel { generation }.encode()).await;
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let runs = drafting.load().runs;
+    assert!(runs > 0 && runs < WHOLE / 2, "{runs} runs of {WHOLE} for all prompts");
 }
 
 /// The page shows the origin of every token.

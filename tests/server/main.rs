@@ -6,6 +6,7 @@ mod ahead;
 mod clients;
 mod files;
 mod gateway;
+mod metric_rules;
 mod metrics;
 mod openai;
 mod operators;

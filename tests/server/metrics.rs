@@ -13,6 +13,8 @@ use outrider_tests::{
     server::{Edge, RawClient, Server, generate},
 };
 
+use crate::metric_rules::violations;
+
 const SCHEME: SchemeParameters =
     SchemeParameters::KSqs { support_size: 8, lattice_resolution: 100, code: Code::Enumerative };
 
@@ -72,6 +74,22 @@ async fn a_run_is_counted_and_the_alerts_ask_for_what_there_is() {
         assert!(sample(text, name) > 48.0, "{name}");
     }
     assert!(sample(text, "outrider_kv_bytes") > 0.0);
+
+    assert_eq!(violations(text), Vec::<String>::new());
+    // Requests by route and status; addresses of no route count as the page.
+    for (path, status) in [("/v1/models", 200), ("/v1/nothing", 404), ("/no-such-page", 404), ("/metrics", 200)] {
+        assert_eq!(http::get(server.address(), path, &[]).await.status, status, "{path}");
+    }
+    let again = http::get(server.address(), "/metrics", &[]).await.body;
+    for (labels, expected) in [
+        ("route=\"/v1/models\",status=\"200\"", 1.0),
+        ("route=\"/v1/{*path}\",status=\"404\"", 1.0),
+        ("route=\"page\",status=\"404\"", 1.0),
+        ("route=\"/metrics\",status=\"200\"", 2.0),
+        ("route=\"/session\",status=\"101\"", 2.0),
+    ] {
+        assert_eq!(sample(&again, &format!("outrider_http_requests_total{{{labels}}}")), expected, "{labels}");
+    }
 
     let names: BTreeSet<&str> = text.lines().filter_map(|line| line.split(['{', ' ']).next()).collect();
     for (file, asking) in [

@@ -98,6 +98,12 @@ impl EdgeLoader {
         Self { draft: DraftLoader::Gpu { stored, gpu, always }, ..loader }
     }
 
+    /// Ignores settings of these names in the models of this worker, although they are not known. To be called before
+    /// the first bytes are pushed.
+    pub fn ignore_settings(&self, keys: Vec<String>) {
+        outrider_models::ignore_settings(&keys);
+    }
+
     /// Takes the next bytes of the file, any number of them.
     ///
     /// Throws an `Error` whose `code` is `corrupt-model`, `unsupported-model` or `out-of-memory` as soon as the bytes

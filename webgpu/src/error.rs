@@ -22,6 +22,12 @@ pub enum GpuError {
         /// Description of supported values.
         expected: &'static str,
     },
+    /// Mixtures of experts have no GPU kernels.
+    #[error("the model is a mixture of {count} experts, which has no kernels for GPUs: draft on the processor")]
+    Experts {
+        /// Number of experts in a layer.
+        count: usize,
+    },
     /// A buffer exceeds the adapter's limit.
     #[error("{what} takes {needed} bytes, of which the GPU allows {most} in one buffer")]
     TooLarge {

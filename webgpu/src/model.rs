@@ -19,6 +19,9 @@ const LARGEST_HEAD: usize = 256;
 
 /// Rejects shapes that the kernels do not support.
 pub(crate) fn check(config: &ModelConfig) -> Result<(), GpuError> {
+    if let Some(experts) = &config.block.experts {
+        return Err(GpuError::Experts { count: experts.count });
+    }
     let widths = [
         ("the width of the residual stream", config.hidden_size),
         ("the width of the feed-forward part", config.intermediate_size),
@@ -277,8 +280,7 @@ impl<'b> Build<'b> {
         let inner = Output { buffer: &rows.inner, stride: width, first: 0 };
         let up = After::bias(&layer.up_bias);
         let (Some(widening), Some(down)) = (&layer.up, &layer.down) else {
-            let (what, expected) = ("the number of experts", "a model without experts");
-            return Err(GpuError::Shape { what, found: layer.experts.len(), expected });
+            return Err(GpuError::Experts { count: layer.experts.len() });
         };
         match &layer.gate {
             None => self.multiply(widening, input, inner, &After { finish: Finish::Activate(activation), ..up })?,
@@ -396,5 +398,32 @@ impl<'b> Build<'b> {
     fn add_dispatch(&mut self, kernel: Kernel, buffers: &[&Buffer], grid: Grid) {
         let bound = self.kernels.bind(self.gpu, kernel, buffers);
         self.dispatches.push(Dispatch::new(kernel, bound, grid));
+    }
+}
+
+#[cfg(all(test, not(target_arch = "wasm32")))]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+    use outrider_models::Model;
+    use outrider_testing::families::{goldens, mixtures};
+
+    use super::*;
+
+    #[test]
+    fn mixtures_of_experts_are_refused_by_name() {
+        let check = |golden: &outrider_testing::golden::Golden| {
+            let (config, weights) = golden.checkpoint();
+            check(Model::from_safetensors(&config, &weights).unwrap().config())
+        };
+        for golden in mixtures() {
+            let error = check(&golden).unwrap_err();
+            assert!(matches!(error, GpuError::Experts { .. }), "{error}");
+            assert!(
+                error.to_string().contains("mixture of") && error.to_string().contains("on the processor"),
+                "{error}"
+            );
+        }
+        check(&goldens()[0]).unwrap();
     }
 }

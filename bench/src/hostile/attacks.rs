@@ -39,6 +39,8 @@ pub struct Attack {
     pub strangers: usize,
     /// Settings of the server, besides its defaults.
     pub settings: &'static [&'static str],
+    /// True if a line of the log is written for each request, and nothing reads the log.
+    pub log_is_unread: bool,
     /// Attack of the stranger of this index.
     pub attack: fn(Stranger, Instant, usize) -> Attacking,
 }
@@ -48,7 +50,17 @@ const USUAL: SchemeParameters =
 
 macro_rules! attack {
     ($name:literal, $what:literal, $strangers:literal, $attack:expr) => {
-        Attack { name: $name, what: $what, strangers: $strangers, settings: &[], attack: $attack }
+        attack!($name, $what, $strangers, &[], false, $attack)
+    };
+    ($name:literal, $what:literal, $strangers:literal, $settings:expr, $log_is_unread:literal, $attack:expr) => {
+        Attack {
+            name: $name,
+            what: $what,
+            strangers: $strangers,
+            settings: $settings,
+            log_is_unread: $log_is_unread,
+            attack: $attack,
+        }
     };
 }
 
@@ -93,7 +105,30 @@ pub const ATTACKS: &[Attack] = &[
     attack!("long prompts", "prompts of 480 tokens and a draft, and cut", 64, |stranger, end, index| {
         Box::pin(prompts(stranger, end, index))
     }),
+    attack!(
+        "waiting prompts",
+        "the same without waiting for an answer, with memory for five",
+        64,
+        LITTLE_MEMORY,
+        false,
+        { |stranger, end, index| Box::pin(abandoned_prompts(stranger, end, index)) }
+    ),
+    attack!("cancelled prompts", "prompts of 480 tokens, each cancelled at once", 4, |stranger, end, index| {
+        Box::pin(cancelled_prompts(stranger, end, index))
+    }),
+    attack!("ranges", "ranges of 5,000 and 40,000 parts", 4, |stranger, end, index| {
+        let parts = if index % 2 == 0 { 5_000 } else { 40_000 };
+        Box::pin(ranges(stranger, end, parts))
+    }),
+    attack!("unread log", "a line of the log for each request, and no reader", 16, &[], true, |stranger, end, _| {
+        Box::pin(get(stranger, end, "/v1/models"))
+    }),
 ];
+
+/// Settings of a server whose KV caches hold five prompts of [`PROMPT`] tokens: a token takes 13.5 KiB.
+const LITTLE_MEMORY: &[&str] = &["--kv-memory", "32MiB"];
+/// Tokens of a long prompt, which nearly fills the context of the built-in pair.
+const PROMPT: u32 = 480;
 
 fn prompt(scheme: SchemeParameters, tokens: Vec<u32>, index: usize) -> Prompt {
     let sampling = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
@@ -264,6 +299,11 @@ fn spread(scheme: SchemeParameters) -> Result<DraftToken, String> {
     Ok(DraftToken { id: first, support_size: ids, dist })
 }
 
+/// A prompt of [`PROMPT`] tokens; each number has another text.
+fn long_prompt(number: usize) -> Prompt {
+    prompt(USUAL, (0..PROMPT).map(|token| 300 + (token * 7 + number as u32 * 101) % 3000).collect(), number)
+}
+
 async fn prompts(stranger: Stranger, end: Instant, index: usize) -> Result<Tally, Failure> {
     let mut tally = Tally::default();
     let payload = Scheme::new(USUAL, VOCABULARY)?.encode_round(&Drafts::Distributions(vec![spread(USUAL)?]))?;
@@ -277,11 +317,66 @@ async fn prompts(stranger: Stranger, end: Instant, index: usize) -> Result<Tally
             time::sleep(Duration::from_millis(100)).await;
             continue;
         }
-        let tokens = (0..480).map(|token| 300 + (token * 7 + index as u32) % 3000).collect();
-        session.send(Message::Binary(Frame::Prompt(prompt(USUAL, tokens, index)).encode().into())).await?;
+        session.send(Message::Binary(Frame::Prompt(long_prompt(index)).encode().into())).await?;
         let draft = Draft { generation: 1, count: 1, payload: payload.clone(), ..Draft::default() };
         session.send(Message::Binary(Frame::Draft(draft).encode().into())).await?;
         tally.count(receive(&mut session).await.map_or_else(|| "cut".to_owned(), |frame| name(&frame)));
+    }
+    Ok(tally)
+}
+
+/// Begins sessions with a long prompt and closes their connections at once.
+async fn abandoned_prompts(stranger: Stranger, end: Instant, index: usize) -> Result<Tally, Failure> {
+    let mut tally = Tally::default();
+    for number in (index * 1000).. {
+        if Instant::now() >= end {
+            break;
+        }
+        let Ok((mut session, answer)) = stranger.greeted().await else {
+            tally.count("no connection");
+            time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let is_welcome = answer == "Welcome";
+        tally.count(answer);
+        if is_welcome {
+            let prompt = Frame::Prompt(long_prompt(number)).encode();
+            let _ = session.send(Message::Binary(prompt.into())).await;
+        } else {
+            time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+    Ok(tally)
+}
+
+/// Requests texts with long prompts on one session, and cancels each at once. The server may write them itself, so that
+/// its own draft model would read them, too.
+async fn cancelled_prompts(stranger: Stranger, end: Instant, index: usize) -> Result<Tally, Failure> {
+    let (mut session, answer) = stranger.greeted().await?;
+    let (mut tally, mut sent) = (Tally::default(), 0_u32);
+    tally.count(answer);
+    while Instant::now() < end {
+        sent += 1;
+        let request = Request { generation: sent, ..long_prompt(index * 1000 + sent as usize).request };
+        for frame in [Frame::Generate(request), Frame::Cancel { generation: sent }] {
+            if session.send(Message::Binary(frame.encode().into())).await.is_err() {
+                tally.count("cut");
+                return Ok(tally);
+            }
+        }
+    }
+    tally.count(format!("× {sent} prompts"));
+    Ok(tally)
+}
+
+/// Requests the draft model with a Range header of many parts.
+async fn ranges(stranger: Stranger, end: Instant, parts: usize) -> Result<Tally, Failure> {
+    let ranges: Vec<String> = (0..parts).map(|part| format!("{0}-{0}", 2 * part)).collect();
+    let header = format!("Range: bytes={}\r\n", ranges.join(","));
+    let mut tally = Tally::default();
+    while Instant::now() < end {
+        let answer = stranger.ask_with("GET", "/pair/draft", &header, &[]).await;
+        tally.count(answer.unwrap_or_else(|_| "no connection".to_owned()));
     }
     Ok(tally)
 }

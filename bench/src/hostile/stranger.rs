@@ -75,9 +75,17 @@ impl Stranger {
 
     /// Sends a request and returns the status of the answer.
     pub async fn ask(&self, method: &str, path: &str, body: &[u8]) -> Result<String, Failure> {
+        self.ask_with(method, path, "", body).await
+    }
+
+    /// Sends a request with more header lines and returns the status of the answer.
+    pub async fn ask_with(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> Result<String, Failure> {
         let mut stream = self.connect().await?;
+        let mut head = self.head(method, path, body.len());
+        // Before the empty line that ends the head.
+        head.splice(head.len() - 2..head.len() - 2, headers.bytes());
         // Refused before all of it is out: the answer is there all the same.
-        let _ = stream.write_all(&self.head(method, path, body.len())).await;
+        let _ = stream.write_all(&head).await;
         let _ = stream.write_all(body).await;
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer).await;

@@ -1,6 +1,10 @@
 //! `outrider serve` as a process.
 
-use std::{io, path::Path, process::Command};
+use std::{
+    io,
+    path::Path,
+    process::{Command, Stdio},
+};
 
 use outrider_testing::process;
 use tokio::{
@@ -27,6 +31,14 @@ impl Server {
         command.args(["serve", "--listen", "127.0.0.1:0", "--web", "no-page"]).args(arguments);
         // A log line for each session would be measured as well.
         Ok(Self(process::Server::start(command.env("RUST_LOG", "warn"))?))
+    }
+
+    /// Starts it with its default limits and a log of all requests into a pipe that is never read.
+    pub fn with_unread_log(outrider: &Path, arguments: &[&str]) -> Result<Self, Failure> {
+        let mut command = Command::new(outrider);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--web", "no-page"]).args(arguments);
+        // The server's process keeps the pipe's other end.
+        Ok(Self(process::Server::start(command.env("RUST_LOG", "debug").stderr(Stdio::piped()))?))
     }
 
     pub fn address(&self) -> &str {

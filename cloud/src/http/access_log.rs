@@ -1,4 +1,4 @@
-//! Request ids, and one line of the log for each request.
+//! Request ids, and one line of the log and one count in the metrics for each request.
 //!
 //! The id of a request is the client's `x-request-id`, or a random one. It is in the response's header, in errors, and
 //! in a span around everything that the log says about the request and its sessions.
@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Instant};
 
 use axum::{
-    extract::{Request, State},
+    extract::{MatchedPath, Request, State},
     http::{HeaderMap, HeaderName, HeaderValue},
     middleware::Next,
     response::Response,
@@ -33,10 +33,12 @@ pub(crate) async fn observe(State(shared): State<Arc<Shared>>, request: Request,
     let span = tracing::info_span!("request", id = &*id, key = field::Empty);
     #[cfg(feature = "otel")]
     crate::otel::adopt(&span, request.headers());
+    let route = request.extensions().get::<MatchedPath>().map_or("page", MatchedPath::as_str).to_owned();
     let begin = Instant::now();
     let answer = async {
         let mut response = request_id::SCOPE.scope(Arc::clone(&id), next.run(request)).await;
         let (status, ms) = (response.status().as_u16(), begin.elapsed().as_millis() as u64);
+        shared.state.engine.metrics().answered(&route, status);
         client_event!(INFO, address, "request", %address, %method, path, status, ms);
         if let Ok(id) = HeaderValue::from_str(&id) {
             response.headers_mut().insert(HEADER.clone(), id);

@@ -1,6 +1,6 @@
 //! The target on this processor, with our own kernels.
 
-use outrider_models::{Chunk, HostPages, KvCache, Model, ModelConfig, Scratch};
+use outrider_models::{Chunk, HostPages, KvCache, Model, ModelConfig, ModelError, Scratch};
 use outrider_speculation::judge::Round;
 
 use crate::target::engine::{Answer, Backend, Engine, EngineSettings};
@@ -59,7 +59,29 @@ impl Backend for CpuTarget {
     }
 
     fn run(&mut self, chunks: &mut [Chunk<'_>], _rounds: &[Option<&Round>]) -> Result<Vec<Answer>, String> {
-        let logits = self.model.forward_with(chunks, &mut self.scratch).map_err(|error| error.to_string())?;
+        let logits = self.model.forward_with(chunks, &mut self.scratch).map_err(|error| reason(&error))?;
         Ok(logits.iter().map(|rows| Answer::Rows(rows.iter().map(<[f32]>::to_vec).collect())).collect())
+    }
+}
+
+/// Error of a pass for the log, with the setting to lower if memory is short.
+fn reason(error: &ModelError) -> String {
+    match error {
+        ModelError::OutOfMemory { .. } => {
+            format!("{error}: lower --kv-memory or --max-context, or give the server more memory")
+        }
+        error => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_allocation_says_what_to_lower() {
+        let text = reason(&ModelError::OutOfMemory { needed: 1 << 20 });
+        assert!(text.contains("1048576 bytes of a KV cache") && text.contains("lower --kv-memory"), "{text}");
+        assert!(!reason(&ModelError::CacheMismatch { chunk: 0 }).contains("--kv-memory"));
     }
 }

@@ -242,6 +242,8 @@ export interface Edge {
 
 /** Loads a model file chunk by chunk into its final place in memory. */
 export interface EdgeLoader {
+  /** Ignores settings of these names, although they are not known. To be called before the first `push`. */
+  ignore_settings(keys: string[]): void;
   push(chunk: Uint8Array): void;
   /**
    * Makes an engine from the weights, a `tokenizer.json` and optionally a `heads.safetensors` and a `chat.json`. The

@@ -54,12 +54,14 @@ async function loaded(
   const exit = vi.fn();
   const finish = vi.fn((..._: unknown[]) => Promise.resolve(edge));
   const loaders: { on: string; totalBytes: number | undefined; chunks: number[][]; free: () => void }[] = [];
+  const ignoreSettings = vi.fn();
   class EdgeLoader {
     on = 'processor';
     totalBytes: number | undefined;
     chunks: number[][] = [];
     free = vi.fn();
     finish = finish;
+    ignore_settings = ignoreSettings;
 
     constructor(totalBytes?: number) {
       this.totalBytes = totalBytes;
@@ -89,7 +91,15 @@ async function loaded(
     downloadInto,
     downloadOptional: (url: string) => Promise.resolve({ h: heads, c: chat }[url] ?? null),
   });
-  const sources = { draft: 'd', tokenizer: 't', heads: 'h', chat: 'c', session: 'ws://s', wantsToken: true };
+  const sources = {
+    draft: 'd',
+    tokenizer: 't',
+    heads: 'h',
+    chat: 'c',
+    session: 'ws://s',
+    wantsToken: true,
+    ignoreSettings: ['k'],
+  };
   host.receive({
     type: 'load',
     engine: { engine: wanted, build: 'auto', threads: 1, addresses },
@@ -99,7 +109,7 @@ async function loaded(
     claim,
   });
   await vi.waitFor(() => expect(posts.at(-1)?.type).toMatch(/^load/));
-  return { host, posts, edge, connect, exit, finish, loaders, sources };
+  return { host, posts, edge, connect, exit, finish, loaders, sources, ignoreSettings };
 }
 
 const answer = (posts: FromWorker[]) =>
@@ -180,7 +190,8 @@ test('a GPU that goes while it drafts is told once', async () => {
 });
 
 test('a draft and a tokenizer may be files of the user', async () => {
-  const { sources, host, finish, loaders, posts } = await loaded({});
+  const { sources, host, finish, loaders, posts, ignoreSettings } = await loaded({});
+  expect(ignoreSettings).toHaveBeenCalledWith(['k']);
   const files = { ...sources, draft: new Blob([new Uint8Array([7, 8])]), tokenizer: new Blob(['{}']), heads: null };
   posts.length = 0;
   const options = {

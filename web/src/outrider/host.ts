@@ -118,7 +118,7 @@ export class EdgeHost {
     const { headers = {} } = sources;
     try {
       const loading = this.#around.loadEngine(request);
-      const draft = new DraftSink(loading, request.engine, this.#around.hasWebGpu);
+      const draft = new DraftSink(loading, request.engine, this.#around.hasWebGpu, sources.ignoreSettings ?? []);
       const [engine, tokenizer, heads, chat] = await Promise.all([
         loading,
         bytesOf(sources.tokenizer, this.#around, headers),
@@ -275,14 +275,21 @@ class DraftSink implements Sink {
   readonly #engine: Promise<Engine>;
   readonly #wanted: EngineRequest['engine'];
   readonly #hasWebGpu: boolean;
+  readonly #ignoreSettings: readonly string[];
   #loader: EdgeLoader | null = null;
   /** The reason why no GPU drafts, where one was asked for. */
   declined: string | null = null;
 
-  constructor(engine: Promise<Engine>, wanted: EngineRequest['engine'], hasWebGpu: boolean) {
+  constructor(
+    engine: Promise<Engine>,
+    wanted: EngineRequest['engine'],
+    hasWebGpu: boolean,
+    ignoreSettings: readonly string[],
+  ) {
     this.#engine = engine;
     this.#wanted = wanted;
     this.#hasWebGpu = hasWebGpu;
+    this.#ignoreSettings = ignoreSettings;
   }
 
   /** Begins a model, once the engine is there. */
@@ -292,6 +299,7 @@ class DraftSink implements Sink {
     const total = totalBytes ?? undefined;
     const gpu = this.#wantsGpu(totalBytes) ? await this.#open(engine) : null;
     this.#loader = gpu ? engine.EdgeLoader.on_gpu(total, gpu, this.#wanted === 'webgpu') : new engine.EdgeLoader(total);
+    this.#loader.ignore_settings([...this.#ignoreSettings]);
   }
 
   /** Decides on a GPU: a small draft is loaded before a GPU has answered. */

@@ -113,6 +113,12 @@ export interface LoadOptions {
    * model's server sends no `ETag` that the page may read.
    */
   onCacheFull?: ((reason: OutriderError) => void) | undefined;
+  /**
+   * Names of settings of the draft model that are not known and known to change nothing: keys of its `config.json`, or
+   * whole keys of its GGUF file. Without them such a model fails with `unsupported-model`, and the error names the
+   * setting.
+   */
+  ignoreSetting?: string | readonly string[] | undefined;
   /** Called when an engine begins to draft: the first one has joined, or the browser has taken the GPU away. */
   onEngine?: ((engine: EngineInfo) => void) | undefined;
 }
@@ -125,7 +131,7 @@ const known: Record<keyof LoadOptions, true> = {
   ...{ engine: true, build: true, threads: true, wasmUrl: true, workerUrl: true, link: true },
   ...{ connectTimeoutMs: true, reconnectAttempts: true, stallTimeoutMs: true, resume: true },
   ...{ signal: true, onProgress: true, onConnection: true, onFallback: true, onCacheFull: true },
-  ...{ onEngine: true, fallback: true, persist: true, wait: true },
+  ...{ onEngine: true, fallback: true, persist: true, wait: true, ignoreSetting: true },
 };
 
 /**
@@ -205,6 +211,15 @@ export function headersOf({ headers = {} }: LoadOptions): Record<string, string>
   }
 }
 
+/** The names of settings to ignore. @throws {@link OutriderError} `invalid-option` */
+function ignoredSettings({ ignoreSetting = [] }: LoadOptions): string[] {
+  const names: readonly unknown[] = typeof ignoreSetting === 'string' ? [ignoreSetting] : ignoreSetting;
+  if (!Array.isArray(names) || !names.every((name) => typeof name === 'string' && name !== '')) {
+    throw invalidOption('ignoreSetting is the name of a setting of the draft model, or an array of names');
+  }
+  return [...(names as readonly string[])];
+}
+
 /** Resolves all addresses. @throws {@link OutriderError} `invalid-option` */
 export function sourcesOf(options: LoadOptions): Sources {
   const server = serverOf(options);
@@ -227,5 +242,6 @@ export function sourcesOf(options: LoadOptions): Sources {
     session: session.href,
     wantsToken: token !== undefined,
     headers: headersOf(options),
+    ignoreSettings: ignoredSettings(options),
   };
 }

@@ -28,6 +28,8 @@ export interface Sources {
   session: string;
   /** True if the page has a bearer token, which it gives for each connection. */
   wantsToken: boolean;
+  /** Settings of the draft model that are ignored although they are not known. */
+  ignoreSettings?: readonly string[];
   /** Headers that downloads send. */
   headers?: Readonly<Record<string, string>>;
 }

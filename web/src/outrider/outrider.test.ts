@@ -113,6 +113,24 @@ test('addresses follow the server, and each can be given', async () => {
   });
 });
 
+test('settings to ignore reach the worker', async () => {
+  for (const [ignoreSetting, ignoreSettings] of [
+    [undefined, []],
+    ['a.b', ['a.b']],
+    [
+      ['a', 'b'],
+      ['a', 'b'],
+    ],
+  ] as const) {
+    await Outrider.load({ ignoreSetting });
+    expect(FakeWorker.last.sent[0]).toMatchObject({ sources: { ignoreSettings } });
+  }
+  for (const ignoreSetting of ['', [''], [5], { a: true }, null]) {
+    const load = Outrider.load({ ignoreSetting: ignoreSetting as never });
+    await expect(load).rejects.toMatchObject({ code: 'invalid-option' });
+  }
+});
+
 test('a token reaches the worker, if it can be one', async () => {
   // The second is a JSON Web Token, the third has all characters of RFC 6750.
   for (const token of ['0123-abc_D', 'eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhIn0.c2ln', 'a-._~+/z==']) {

@@ -244,7 +244,7 @@ fn a_path_that_leads_nowhere_is_called_that() {
         paths.tokenizer().map(|_| ()).unwrap_err().to_string()
     };
     let line = says("no/such/folder");
-    assert_eq!(line, "the target model no/such/folder does not exist");
+    assert_eq!(line, "the target model no/such/folder does not exist: there is no such file or folder");
     assert!(
         says("Owner/Model-1B").ends_with("; write hf:Owner/Model-1B for the model of this name on Hugging Face's hub")
     );

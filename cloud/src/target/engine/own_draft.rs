@@ -15,7 +15,10 @@ use outrider_speculation::{
     session::cloud::{OwnDrafts, Pass},
 };
 
+use tokio::sync::oneshot::{self, error::TryRecvError};
+
 use super::{
+    backend::Answer,
     error::EngineError,
     handle::{Engine, ModelSlot, OwnDraft},
     settings::{GuessPolicy, OwnDraftPolicy},
@@ -36,7 +39,12 @@ pub struct ModelDrafter {
     slot: ModelSlot,
     /// Tokens in its KV cache.
     read: Vec<u32>,
+    /// Answer to the last pass that only reads.
+    reading: Option<Reading>,
 }
+
+/// Answer to a pass without drafts, once it has been read.
+type Reading = oneshot::Receiver<Result<Answer, EngineError>>;
 
 impl OwnDraft {
     /// Cost of a draft, in tokens that could be committed meanwhile at this rate.
@@ -95,7 +103,7 @@ impl ModelSlot {
         let own = self.engine().own_draft.as_ref()?;
         let Some(engine) = &own.engine else { return Some(Drafter::Text(Lookup::default())) };
         let slot = engine.slot()?.of(self.client());
-        Some(Drafter::Model(ModelDrafter { slot, read: Vec::new() }))
+        Some(Drafter::Model(ModelDrafter { slot, read: Vec::new(), reading: None }))
     }
 }
 
@@ -104,6 +112,14 @@ impl Drafter {
     pub fn read(&mut self, text: &[u32]) {
         if let Self::Model(model) = self {
             model.read(text);
+        }
+    }
+
+    /// Returns true if a text is still being read. Dropping the drafter then stops that.
+    pub fn is_reading(&mut self) -> bool {
+        match self {
+            Self::Model(model) => model.is_reading(),
+            Self::Text(_) => false,
         }
     }
 
@@ -132,8 +148,14 @@ impl ModelDrafter {
         }
         let round = Round::alone(SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 }, 0, text.len());
         let forward = Forward::new(keep, silent.to_vec(), 0);
-        self.slot.begin(Pass { forward, round: Arc::new(round), left: 1 });
+        self.reading = Some(self.slot.begin(Pass { forward, round: Arc::new(round), left: 1 }));
         self.read.extend(silent);
+    }
+
+    /// Returns true if a text is still being read. Dropping the drafter then stops that.
+    fn is_reading(&mut self) -> bool {
+        self.reading.take_if(|answer| !matches!(answer.try_recv(), Err(TryRecvError::Empty)));
+        self.reading.is_some()
     }
 
     /// Discards tokens that are not in this text. Returns the number of tokens kept, at most all but the last of the
