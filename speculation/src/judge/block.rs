@@ -93,3 +93,75 @@ pub(super) fn judge<'r>(round: &Round, drafts: &'r [DraftToken], rows: &[&'r [f3
     };
     Ok(Judgement { accepted, branch: 0, next, judged })
 }
+
+#[cfg(test)]
+mod tests {
+    use outrider_codec::{distribution::DraftDist, frame::SamplingParameters, scheme::Drafts};
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    use super::*;
+    use crate::{
+        judge::{judge as judge_round, types::Verification},
+        sample::{End as Draws, Randomness, transform},
+    };
+
+    const WARM: SamplingParameters = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
+
+    /// Logits over three tokens after a prefix, of the target and of the draft model.
+    fn logits(prefix: &[u32], model: u32) -> Vec<f32> {
+        let number = prefix.iter().fold(7 + model, |number, id| number * 5 + id + 1);
+        (0..3).map(|id| ((number * (id + 3) * 37 % 101) as f32) / 40.0).collect()
+    }
+
+    fn q(prefix: &[u32]) -> DraftDist {
+        let weights = transform(&logits(prefix, 6), &WARM).unwrap();
+        DraftDist::new(vec![0, 1, 2], weights.iter().map(|weight| 1 + (weight * 50.0) as u32).collect()).unwrap()
+    }
+
+    /// Counts of texts of three tokens, each a round of two drafts and what the target writes after it, and the mean
+    /// number of accepted drafts.
+    fn written(verification: Verification, seeds: u64) -> (Vec<f64>, f64) {
+        let (mut shares, mut accepted) = (vec![0.0; 27], 0.0);
+        for seed in 0..seeds {
+            let mut edge = Randomness::new(seed, Draws::Edge);
+            let (mut text, mut drafts, mut rows) = (Vec::new(), Vec::new(), vec![logits(&[], 0)]);
+            for _ in 0..2 {
+                let dist = q(&text);
+                let weights: Vec<f64> = dist.counts().iter().map(|&count| count.into()).collect();
+                let id = edge.draw(&weights);
+                drafts.push(DraftToken { id, dist, support_size: 3 });
+                text.push(id);
+                rows.push(logits(&text, 0));
+            }
+            let rows: Vec<&[f32]> = rows.iter().map(Vec::as_slice).collect();
+            let round = Round { verification, drafts: Drafts::Distributions(drafts), ..Round::alone(WARM, seed, 1) };
+            let judgement = judge_round(&round, &rows).unwrap();
+            let NextToken::Token(next) = judgement.next else { panic!("{judgement:?}") };
+            text.truncate(judgement.accepted);
+            text.push(next);
+            while text.len() < 3 {
+                text.push(edge.draw(&transform(&logits(&text, 0), &WARM).unwrap()));
+            }
+            shares[text.iter().fold(0, |cell, &id| cell * 3 + id as usize)] += 1.0 / seeds as f64;
+            accepted += judgement.accepted as f64 / seeds as f64;
+        }
+        (shares, accepted)
+    }
+
+    #[test]
+    fn a_block_is_the_targets_text_with_more_accepted_drafts() {
+        let p = |prefix: &[u32]| transform(&logits(prefix, 0), &WARM).unwrap();
+        let cells = (0..27u32).map(|cell| {
+            let text = [cell / 9, cell / 3 % 3, cell % 3];
+            (0..3).map(|place| p(&text[..place])[text[place] as usize]).product()
+        });
+        let target: Vec<f64> = cells.collect();
+        let [(block, more), (token, fewer)] =
+            [Verification::Block, Verification::Token].map(|verification| written(verification, 200_000));
+        // 27 cells and 200,000 texts: 0.005 is what chance gives.
+        assert!(total_variation(&block, &target) < 0.01, "{}", total_variation(&block, &target));
+        assert!(total_variation(&token, &target) < 0.01, "{}", total_variation(&token, &target));
+        assert!(more > fewer + 0.005, "{more} and {fewer} accepted");
+    }
+}
