@@ -5,28 +5,34 @@
 use std::{fmt::Write, path::Path};
 
 use outrider_cloud::{both_ends, pair::PairPaths};
+use outrider_codec::choice::Choice;
 use outrider_models::{Chunk, Model};
 use outrider_speculation::{
+    judge::Verification,
     sample,
     session::options::{Code, DownlinkName, DraftingOptions, SchemeChoice, SchemeName},
 };
 use serde::Serialize;
 use serde_json::json;
+use tokio::runtime::Runtime;
 
 use crate::{passes::Failure, report};
-use outrider_papers::reproduce::sessions::{DEFAULT_SAMPLING, Session};
+use outrider_papers::reproduce::sessions::{DEFAULT_SAMPLING, Pair, Session};
 
 const SESSIONS: usize = 20;
+/// Sessions of each row that compares the two ways of verification.
+const COMPARED: usize = 100;
 
 /// Runs the measurement with the arguments that follow its name.
 pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     let [folder] = *arguments else { return Err("a folder is expected".into()) };
     let pair = both_ends::open(&PairPaths::default())?;
     let prompts = pair.prompts(SESSIONS)?;
-    let runtime = tokio::runtime::Runtime::new()?;
+    let runtime = Runtime::new()?;
+    let blocks = verifications(&runtime, &pair)?;
     let mut table = format!(
         "{SESSIONS} prompts of 128 tokens at default settings (T = 0.7, top-p 0.95, γ = 4, K = 32, ℓ = 100), no bit \
-         budget. Acceptance: accepted per judged draft, ± one standard error. Uplink: payload bits. Downlink: whole \
+         budget, verified token by token. Acceptance: accepted per judged draft, ± one standard error. Uplink: payload bits. Downlink: whole \
          frames. Passes: of the target, per committed token; tokens/s with both ends on this machine.\n\n\
          | scheme | acceptance | uplink / drafted | uplink / token | downlink / token | passes / token | tokens/s |\n\
          |---|--:|--:|--:|--:|--:|--:|\n"
@@ -81,8 +87,59 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
         }
         println!("{name} done");
     }
-    let markdown = format!("{table}{rejections}{notes}");
+    let markdown = format!("{table}{rejections}{blocks}{notes}");
     report::write(Path::new(&folder), "schemes", &markdown, samples.into(), None)
+}
+
+/// Compares token-wise and block verification by tokens per round; prompts and seeds are the same.
+fn verifications(runtime: &Runtime, pair: &Pair) -> Result<String, Failure> {
+    let prompts = pair.prompts(COMPARED)?;
+    let mut table = format!(
+        "\nTokens per round by token-wise and by block verification, {COMPARED} prompts each, ± one standard error of \
+         the gain over prompts.\n\n| scheme | γ | token by token | as a block | gain |\n|---|--:|--:|--:|--:|\n"
+    );
+    for (scheme, draft_length) in [
+        (SchemeName::KSqs, 4),
+        (SchemeName::KSqs, 8),
+        (SchemeName::Dense, 4),
+        (SchemeName::CSqs, 4),
+        (SchemeName::TkSlt, 4),
+        (SchemeName::Qs, 4),
+    ] {
+        let mut per_round = Vec::new();
+        for verification in [Verification::Token, Verification::Block] {
+            let (scheme, draft_length) = (scheme.into(), Some(draft_length));
+            let options =
+                DraftingOptions { scheme, draft_length, verification, bit_budget: 0, ..DraftingOptions::default() };
+            let sessions = runtime.block_on(pair.generate(&prompts, &options.speculation()?))?;
+            per_round.push(
+                sessions
+                    .iter()
+                    .map(|session| {
+                        let Total { tokens, passes, .. } = Total::of(std::slice::from_ref(session));
+                        (tokens, passes)
+                    })
+                    .collect::<Vec<_>>(),
+            );
+        }
+        let [token, block] = [0, 1].map(|way| {
+            let sum: (f64, f64) = per_round[way].iter().fold((0.0, 0.0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+            sum.0 / sum.1
+        });
+        let gains = per_round[0].iter().zip(&per_round[1]).map(|(token, block)| block.0 / block.1 - token.0 / token.1);
+        let gains: Vec<f64> = gains.collect();
+        let mean = gains.iter().sum::<f64>() / gains.len() as f64;
+        let variance = gains.iter().map(|gain| (gain - mean).powi(2)).sum::<f64>() / (gains.len() - 1) as f64;
+        let row = format!(
+            "| {} | {draft_length} | {token:.3} | {block:.3} | {:+.1} ± {:.1} % |",
+            scheme.name(),
+            100.0 * (block / token - 1.0),
+            100.0 * (variance / gains.len() as f64).sqrt() / token
+        );
+        println!("{row}");
+        writeln!(table, "{row}")?;
+    }
+    Ok(table)
 }
 
 /// Describes C-SQS's threshold in sessions of a generation each, and in one of them all.
@@ -110,7 +167,8 @@ fn of_one_session(name: &str, options: &DraftingOptions, alone: &[Session], toge
 }
 
 fn variants() -> Vec<(String, DraftingOptions)> {
-    let plain = DraftingOptions { bit_budget: 0, ..DraftingOptions::default() };
+    let verification = Verification::Token;
+    let plain = DraftingOptions { bit_budget: 0, verification, ..DraftingOptions::default() };
     let of = |scheme: SchemeName| DraftingOptions { scheme: scheme.into(), ..plain.clone() };
     let adaptive = |scheme| DraftingOptions { code: Code::Adaptive, ..of(scheme) };
     let mut variants: Vec<(String, DraftingOptions)> = [

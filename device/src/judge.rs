@@ -7,8 +7,8 @@
 //! w(x), then the support by id, with weight max(0, w(x) − q̂(x)·Z). Without q̂, after the last draft, all tokens are
 //! ordered by id. A draw therefore gives the same token as on the CPU, unless rounding moves a boundary past it.
 //!
-//! Rounds that need more than that, and rounds with unusable numbers (NaN, or no weight left), have no judgement here.
-//! The CPU judges them from their rows, or reports the error.
+//! Rounds that need more than that, such as [blocks](Round::is_block) at temperatures above 0, and rounds with unusable
+//! numbers (NaN, or no weight left), have no judgement here. The CPU judges them from their rows, or reports the error.
 
 use candle_core::{D, DType, Result, Tensor};
 use outrider_codec::{
@@ -56,7 +56,7 @@ impl Plan {
             None
         } else if sampling.temperature == 0.0 {
             Some(Self::Greedy)
-        } else if sorts || round.scheme.is_some_and(|scheme| scheme.sends() == Sends::Ids) {
+        } else if round.is_block() || sorts || round.scheme.is_some_and(|scheme| scheme.sends() == Sends::Ids) {
             None
         } else {
             Some(Self::Sampled)

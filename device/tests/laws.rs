@@ -10,7 +10,7 @@ use outrider_codec::{
 };
 use outrider_device::{BatchRows, Device};
 use outrider_speculation::{
-    judge::{Judgement, NextToken, Round, Rule, judge},
+    judge::{Judgement, NextToken, Round, Rule, Verification, judge},
     sample::{End, Randomness},
 };
 use outrider_tests::{
@@ -98,7 +98,9 @@ fn what_is_not_judged_here_is_left_to_the_cpu() {
         |top_k, top_p| Round { sampling: SamplingParameters { temperature: 0.9, top_k, top_p }, ..round.clone() };
     let lossy = Round { rule: Rule::new("lossy", 0.3).unwrap(), ..round.clone() };
     let coupled = Round { scheme: Some(SchemeParameters::Coupled), drafts: Drafts::Ids(vec![1, 2]), ..round.clone() };
-    for other in [sampled(5, 1.0), sampled(0, 0.9), lossy, Round { evidence: true, ..round.clone() }, coupled] {
+    let evidence = Round { evidence: true, ..round.clone() };
+    let block = Round { verification: Verification::Block, ..round.clone() };
+    for other in [sampled(5, 1.0), sampled(0, 0.9), lossy, evidence, coupled, block] {
         let rows = rows[..other.rows()].to_vec();
         assert_eq!(on_device(&[(other.clone(), rows)]), [None], "{other:?}");
     }

@@ -12,7 +12,7 @@ use crate::{
 /// An acceptance rule and its parameter, as Prompt names them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RuleParameters {
-    /// Number of the rule, below 128; 0 is the exact rule.
+    /// Number of the rule, below 64; 0 is the exact rule.
     pub number: u8,
     /// The only parameter of the rule: finite and not −0; 0 for the exact rule, which has none.
     pub parameter: f32,

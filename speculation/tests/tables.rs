@@ -16,7 +16,7 @@ use outrider_speculation::{
 };
 
 /// The types of the options that are names; with `true` where callers may pass any string.
-const TYPES: [(&str, &str, bool); 7] = [
+const TYPES: [(&str, &str, bool); 8] = [
     ("scheme", "Scheme", false),
     ("code", "Code", false),
     ("downlink", "Downlink", false),
@@ -24,6 +24,7 @@ const TYPES: [(&str, &str, bool); 7] = [
     ("gate", "GateName", true),
     ("stopRule", "StopRuleName", true),
     ("goal", "Goal", false),
+    ("verification", "Verification", false),
 ];
 
 /// Writes a file, or checks that it is what it should be.

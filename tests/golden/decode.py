@@ -207,8 +207,10 @@ def read_scheme(reader: Reader) -> dict[str, Any]:
 def read_rule(reader: Reader) -> dict[str, Any]:
     """A rule's byte and parameter."""
     byte = reader.uint(1)
-    number = byte & 127
-    return {"rule": {"number": number, "parameter": reader.f32(negative=True) if number else 0.0}, "evidence": byte > 127}
+    number = byte & 63
+    parameter = reader.f32(negative=True) if number else 0.0
+    blocks = {"blocks": True} if byte & 64 else {}
+    return {"rule": {"number": number, "parameter": parameter}, "evidence": byte > 127, **blocks}
 
 
 def check_rule(frame: dict[str, Any]) -> None:

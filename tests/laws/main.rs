@@ -1,6 +1,7 @@
 //! **Distributions.** Statistical tests: what is written is distributed as promised, and planted errors are caught.
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
+mod block;
 mod bonus;
 mod exactness;
 mod planted;

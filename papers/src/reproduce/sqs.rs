@@ -5,7 +5,10 @@
 //! Latency is drafting, the uplink and judging; the link's rate is not said, and is taken to be 1 Mbit/s.
 
 use outrider_codec::frame::SamplingParameters;
-use outrider_speculation::session::options::{DraftingOptions, SchemeName, numbers};
+use outrider_speculation::{
+    judge::Verification,
+    session::options::{DraftingOptions, SchemeName, numbers},
+};
 use serde_json::json;
 
 use super::{
@@ -82,6 +85,7 @@ fn batches() -> DraftingOptions {
         draft_length: Some(numbers::DRAFT_LENGTH.bounds.max as u32),
         lattice_resolution: 100,
         dropped_mass_target: 0.0005,
+        verification: Verification::Token,
         ..DraftingOptions::default()
     }
 }

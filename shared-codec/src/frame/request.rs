@@ -8,8 +8,9 @@ use crate::{
     wire::{ByteReader, put_varint},
 };
 
-/// Flag in the number of a rule: the edge asks for evidence.
+/// Flags in the byte of a rule: the edge asks for evidence, or for block verification.
 const WANTS_EVIDENCE: u8 = 0x80;
+const WANTS_BLOCKS: u8 = 0x40;
 
 /// The part that both kinds of generation need.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,21 +49,24 @@ pub struct Prompt {
     pub rule: RuleParameters,
     /// True if the cloud is to send [`Evidence`](super::Evidence).
     pub evidence: bool,
+    /// True if the cloud is to verify each round as a block, where scheme and rule allow it.
+    pub blocks: bool,
     /// The most rounds that await their verdict at a time, at least 1 and no more than the
     /// [`Welcome`](super::Welcome) allows.
     pub max_in_flight: u8,
 }
 
 impl Prompt {
-    /// A generation under the exact rule, without evidence, one round at a time.
+    /// A generation under the exact rule, verified token by token, without evidence, one round at a time.
     pub fn exact(scheme: SchemeParameters, request: Request) -> Self {
-        Self { request, scheme, rule: RuleParameters::EXACT, evidence: false, max_in_flight: 1 }
+        Self { request, scheme, rule: RuleParameters::EXACT, evidence: false, blocks: false, max_in_flight: 1 }
     }
 
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         self.scheme.put(out);
         let RuleParameters { number, parameter } = self.rule;
-        out.push(if self.evidence { number | WANTS_EVIDENCE } else { number });
+        let evidence = if self.evidence { WANTS_EVIDENCE } else { 0 };
+        out.push(number | evidence | if self.blocks { WANTS_BLOCKS } else { 0 });
         if number != RuleParameters::EXACT.number {
             out.extend(parameter.to_le_bytes());
         }
@@ -73,7 +77,8 @@ impl Prompt {
     pub(super) fn decode(input: &mut ByteReader<'_>) -> Result<Self, DecodeError> {
         let scheme = SchemeParameters::take(input)?;
         let byte = input.u8("rule")?;
-        let (number, evidence) = (byte & !WANTS_EVIDENCE, byte & WANTS_EVIDENCE != 0);
+        let number = byte & !(WANTS_EVIDENCE | WANTS_BLOCKS);
+        let (evidence, blocks) = (byte & WANTS_EVIDENCE != 0, byte & WANTS_BLOCKS != 0);
         let is_allowed = |value: f32| value.is_finite() && value.to_bits() != (-0f32).to_bits();
         let rule = if number == RuleParameters::EXACT.number {
             RuleParameters::EXACT
@@ -81,7 +86,7 @@ impl Prompt {
             RuleParameters { number, parameter: take_float(input, "rule's parameter", is_allowed)? }
         };
         let max_in_flight = take_window(input)?;
-        Ok(Self { scheme, rule, evidence, max_in_flight, request: Request::decode(input)? })
+        Ok(Self { scheme, rule, evidence, blocks, max_in_flight, request: Request::decode(input)? })
     }
 }
 

@@ -127,9 +127,12 @@ fn one_of_each() -> Vec<Frame> {
     frames.extend(schemes.map(|scheme| prompt(scheme, RuleParameters::EXACT, false)));
     frames.push(prompt(SchemeParameters::Dense, RuleParameters::EXACT, true));
     let exact = Prompt::exact(SchemeParameters::Coupled, request());
-    frames.push(Frame::Prompt(Prompt { max_in_flight: u8::MAX, ..exact }));
+    frames.push(Frame::Prompt(Prompt { max_in_flight: u8::MAX, ..exact.clone() }));
+    for evidence in [false, true] {
+        frames.push(Frame::Prompt(Prompt { evidence, blocks: true, ..exact.clone() }));
+    }
     for parameter in [0.25, -0.25, -f32::MIN_POSITIVE] {
-        frames.push(prompt(SchemeParameters::Dense, RuleParameters { number: 127, parameter }, false));
+        frames.push(prompt(SchemeParameters::Dense, RuleParameters { number: 63, parameter }, false));
     }
     frames
 }

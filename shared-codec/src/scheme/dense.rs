@@ -23,7 +23,7 @@ pub(super) const INFO: SchemeInfo = SchemeInfo {
     travels: "the token and the probabilities of the whole vocabulary, 16 bits each.",
     source: "the baseline of Zheng and Yang, Communication-Efficient Collaborative LLM Inference via Distributed \
              Speculative Decoding",
-    options: &[],
+    options: &["verification"],
     sends: Sends::Distributions,
     keeps: Keeps::All,
     number: 4,

@@ -12,7 +12,7 @@ pub(super) const INFO: SchemeInfo = SchemeInfo {
     label: "K-SQS",
     travels: "the token and the K most probable tokens with their probabilities, as multiples of 1/ℓ.",
     source: concat!(sqs!(), ", §2"),
-    options: &["code", "supportSize", "latticeResolution", "bitBudget"],
+    options: &["code", "supportSize", "latticeResolution", "bitBudget", "verification"],
     sends: Sends::Distributions,
     keeps: Keeps::MostLikely,
     number: 1,

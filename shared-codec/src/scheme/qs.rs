@@ -12,7 +12,7 @@ pub(super) const INFO: SchemeInfo = SchemeInfo {
     label: "QS",
     travels: "the token and the probabilities of the whole vocabulary, as multiples of 1/ℓ.",
     source: concat!(sqs!(), ", §2"),
-    options: &["code", "latticeResolution", "bitBudget"],
+    options: &["code", "latticeResolution", "bitBudget", "verification"],
     sends: Sends::Distributions,
     keeps: Keeps::All,
     number: 2,

@@ -25,7 +25,7 @@ pub(super) const INFO: SchemeInfo = SchemeInfo {
     label: "TK-SLT",
     travels: "the token and the K most probable tokens with their probabilities, 16 bits each.",
     source: "Zheng and Yang, Communication-Efficient Collaborative LLM Inference via Distributed Speculative Decoding",
-    options: &["supportSize"],
+    options: &["supportSize", "verification"],
     sends: Sends::Distributions,
     keeps: Keeps::MostLikely,
     number: 5,

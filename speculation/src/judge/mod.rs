@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `types` | a round to be judged, and its judgement: `Round`, `Judgement` |
 //! | `verify` | a round by rows of the target's logits: [`judge`] |
+//! | `block` | how long a prefix of a round is accepted, where its drafts are judged together |
 //! | `branches` | rounds whose drafts form a tree |
 //! | `rules`, `unscaled` | the acceptance rules, and the statistics that some need of the draft model |
 //! | `dssd` | how a rejected draft is resampled at the edge |
 //! | `coupled` | how often both ends choose the same with shared noise |
 //! | [`thinning`] | a round where only single probabilities and samples of the target's distribution can be had |
 
+mod block;
 mod branches;
 pub(crate) mod coupled;
 pub(crate) mod dssd;
@@ -21,6 +23,6 @@ mod verify;
 
 pub use coupled::agreement;
 pub use rules::{Need, Position, Range, Rule, RuleError, RuleInfo, Statistic};
-pub use types::{Branch, Judged, Judgement, JudgementError, NextToken, Round};
+pub use types::{Branch, Judged, Judgement, JudgementError, NextToken, Round, Verification};
 pub use unscaled::Incompatible;
 pub use verify::judge;

@@ -5,14 +5,40 @@
 //! an engine's answers.
 
 use outrider_codec::{
+    choices,
     frame::{SamplingParameters, TargetDist},
-    scheme::{Drafts, SchemeParameters, Sends},
+    scheme::{Description, Drafts, SchemeParameters, Sends},
 };
 
 use crate::{
     judge::rules::{Rule, Statistic},
     sample::{End, Randomness, SharedNoise},
 };
+
+choices! {
+    /// The way that the accepted drafts of a round are chosen. Both give a text of the same distribution.
+    #[derive(Default)]
+    Verification: Description {
+        /// One draft after the other, up to the first rejected one.
+        #[default]
+        Token = Description {
+            name: "token",
+            label: "Token by token",
+            travels: "one draft after the other, up to the first rejected one, as in the papers.",
+            source: "Leviathan et al. 2023; Chen et al. 2023",
+            options: &[],
+        },
+        /// The drafts of a round together.
+        Block = Description {
+            name: "block",
+            label: "As a block",
+            travels: "the drafts together, of which at least as many are accepted on average; where no draft \
+                      distribution is sent and under the rules bild and oracle-diff, token by token.",
+            source: "Sun et al. 2024, Block Verification Accelerates Speculative Decoding",
+            options: &[],
+        },
+    }
+}
 
 /// Drafts to be judged, with all that the judgement depends on besides the target's logits.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,6 +47,8 @@ pub struct Round {
     pub sampling: SamplingParameters,
     /// The rule by which drafts are accepted.
     pub rule: Rule,
+    /// The way that the accepted drafts are chosen.
+    pub verification: Verification,
     /// Uplink scheme; `None` where the target writes the text alone.
     pub scheme: Option<SchemeParameters>,
     /// Drafts in order; none where the target writes one token.
@@ -151,6 +179,7 @@ impl Round {
         Self {
             sampling,
             rule: Rule::EXACT,
+            verification: Verification::Token,
             scheme: None,
             drafts: Drafts::Distributions(Vec::new()),
             branches: Vec::new(),
@@ -167,6 +196,14 @@ impl Round {
     /// True if a token of the target follows where all drafts are accepted.
     pub(crate) fn has_bonus(&self) -> bool {
         self.drafts.is_empty() || self.rule.info().has_bonus && !self.continued
+    }
+
+    /// True if the drafts are judged together: [block verification](Verification::Block) is asked for, q̂ is known, and
+    /// the rule accepts by a ratio.
+    pub fn is_block(&self) -> bool {
+        self.verification == Verification::Block
+            && self.rule.info().has_ratio
+            && matches!(self.drafts, Drafts::Distributions(_))
     }
 
     /// Number of rows of logits that judge the round: after the text, and after each draft but the last unless a bonus

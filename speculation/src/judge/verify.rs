@@ -15,6 +15,8 @@
 //! replaced, the last draft is distributed as π, by the same two lines, and it takes the row of logits that a bonus
 //! token would take. So a round has Algorithm 4's tokens for Algorithm 4's forward pass.
 //!
+//! [`block`](crate::judge::block) judges the drafts of a round together, where that is asked for.
+//!
 //! [DSSD](crate::judge::dssd) tests the same ratio and leaves the residual to the edge. [Coupled
 //! drafting](crate::judge::coupled) accepts a draft that is the cloud's own choice.
 
@@ -22,7 +24,7 @@ use outrider_codec::{distribution::DraftToken, probabilities::DraftProbability, 
 
 use crate::{
     judge::{
-        dssd,
+        block, dssd,
         rules::{Position, Statistic},
         types::{Judged, Judgement, NextToken, Round},
     },
@@ -34,7 +36,7 @@ use crate::{
 /// [branches](Round::branch_rows). These may be left out together: then the branches count for nothing.
 ///
 /// The draws come in one order: one a draft until the first rejection, then those of the token that follows, or of
-/// DSSD's samples. Coupled drafting takes none.
+/// DSSD's samples. Block verification takes one for every draft first. Coupled drafting takes none.
 ///
 /// # Errors
 /// If logits cannot be sampled from.
@@ -50,6 +52,11 @@ pub fn judge(round: &Round, rows: &[&[f32]]) -> Result<Judgement, LogitsError> {
             Ok(round.noise.choose_from(round.position + guesses, &p))
         })?;
         return Ok(Judgement { accepted, branch, next, judged: Vec::new() });
+    }
+    if let Drafts::Distributions(drafts) = &round.drafts
+        && round.is_block()
+    {
+        return block::judge(round, drafts, rows);
     }
     let mut randomness = round.randomness.clone();
     let drafts = round.drafts.len();
@@ -146,7 +153,7 @@ mod tests {
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
     use super::*;
-    use crate::judge::rules::Rule;
+    use crate::judge::{rules::Rule, types::Verification};
 
     const GREEDY: SamplingParameters = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
     const WARM: SamplingParameters = SamplingParameters { temperature: 1.0, ..GREEDY };
@@ -178,6 +185,8 @@ mod tests {
                 let round = round(scheme, GREEDY, ids);
                 let judgement = judge(&round, &ROWS[..round.rows()]).unwrap();
                 assert_eq!(judgement, round.settle(accepted, [2, 1, 3][accepted]), "{scheme:?} {ids:?}");
+                let block = Round { verification: Verification::Block, ..round.clone() };
+                assert_eq!(judge(&block, &ROWS[..block.rows()]).unwrap(), judgement, "{scheme:?} {ids:?}, as a block");
                 assert_eq!(round.check(&judgement, 4), Ok(()));
                 let resamples = accepted < ids.len() && scheme == DSSD;
                 assert_eq!(

@@ -22,7 +22,10 @@ pub use outrider_codec::scheme::{Code, DownlinkName, SchemeName};
 use crate::{
     control::plan::Schedule,
     draft::conformal::ThresholdParameters,
-    judge::rules::{Rule, RuleError},
+    judge::{
+        Verification,
+        rules::{Rule, RuleError},
+    },
     session::edge::{Ahead, Mode, Speculation},
     study::comparison::ComparisonParameters,
 };
@@ -69,6 +72,9 @@ pub struct DraftingOptions {
     pub rule: String,
     /// The rule's parameter; `None` for its default.
     pub rule_parameter: Option<f64>,
+    /// The way that the accepted drafts of a round are chosen.
+    #[serde(with = "by_name")]
+    pub verification: Verification,
     /// The gate, which decides on tokens that are committed without asking the cloud.
     #[serde(with = "by_name")]
     pub gate: GateName,
@@ -100,6 +106,7 @@ impl Default for DraftingOptions {
             gate: choice(named(4)),
             stop_rule: choice(named(5)),
             goal: choice(named(6)),
+            verification: choice(named(7)),
             draft_temperature: None,
             support_size: numbers::SUPPORT_SIZE.default as u32,
             lattice_resolution: numbers::LATTICE_RESOLUTION.default as u32,
@@ -185,6 +192,7 @@ impl DraftingOptions {
             draft_temperature: self.draft_temperature,
             threshold: self.threshold(),
             rule: self.rule()?,
+            verification: self.verification,
             gate,
             stop: (self.stop_rule.info().of)(self.stop_threshold),
             adaptive_mode: self.adaptive_mode,
@@ -321,6 +329,7 @@ mod tests {
             options.gate.name(),
             options.stop_rule.name(),
             options.goal.name(),
+            options.verification.name(),
         ];
         assert_eq!(names.to_vec(), NAMES.iter().map(|kind| kind.default).collect::<Vec<_>>());
         assert_eq!(SchemeName::ALL.iter().find(|name| options_of(**name).scheme().info().name != name.name()), None);

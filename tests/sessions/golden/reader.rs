@@ -120,6 +120,9 @@ fn frame_value(frame: &Frame) -> Value {
             value["parameters"] = scheme_value(prompt.scheme);
             value["rule"] = json!({ "number": prompt.rule.number, "parameter": prompt.rule.parameter });
             value["evidence"] = json!(prompt.evidence);
+            if prompt.blocks {
+                value["blocks"] = json!(true);
+            }
             value["max_in_flight"] = json!(prompt.max_in_flight);
             value
         }

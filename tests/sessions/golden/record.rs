@@ -12,7 +12,7 @@ use outrider_codec::{
 };
 use outrider_speculation::{
     draft::Gate,
-    judge::Rule,
+    judge::{Rule, Verification},
     session::edge::{Mode, Settings, Speculation},
 };
 use outrider_tests::{in_process::InProcess, toy::ToyModel};
@@ -91,6 +91,8 @@ fn rules() -> Vec<Value> {
             )
         })
         .to_vec();
+    let verification = Verification::Block;
+    sessions.push(in_process_with("block verification", 24, Speculation { verification, ..speculation.clone() }));
     let gate = Gate::TokenCascade { alpha: 0.75 };
     sessions.push(in_process_with("token cascade", 24, Speculation { gate, ..Speculation::new(adaptive, 3) }));
     let (mut recorder, mut scheme) = session("passed and streamed tokens", 24, adaptive, &[1, 2]);

@@ -24,6 +24,9 @@ export type StopRuleName = 'fixed' | 'odld' | 'adaedl' | 'specdec' | 'bild';
 /** Goal of drafting ahead. */
 export type Goal = 'speed' | 'passes';
 
+/** Choice of the accepted drafts of a round. */
+export type Verification = 'token' | 'block';
+
 /** The options that are names. */
 export interface NameOptions {
   /** Data sent for each drafted token; `auto` if not given. */
@@ -40,6 +43,8 @@ export interface NameOptions {
   stopRule?: StopRuleName | (string & {}) | undefined;
   /** `auto`, `ahead`: Goal of drafting ahead; `speed` if not given. */
   goal?: Goal | undefined;
+  /** `auto`, `dense`, `qs`, `k-sqs`, `c-sqs`, `tk-slt`: Choice of the accepted drafts of a round; `token` if not given. */
+  verification?: Verification | undefined;
 }
 
 /** The numbers that come with names, each with ranges and defaults of its own. */
@@ -130,13 +135,13 @@ export const names: Readonly<Record<keyof NameOptions, NameDescription>> = {
     default: 'auto',
     parameter: null,
     entries: [
-      { name: "auto", label: "Automatic", explanation: "ahead where the text must be the target's own and the server takes guesses, else k-sqs.", source: "Outrider", options: ["code", "supportSize", "latticeResolution", "bitBudget", "goal"], parameter: null, lossy: false, head: null, sendsDistributions: true },
+      { name: "auto", label: "Automatic", explanation: "ahead where the text must be the target's own and the server takes guesses, else k-sqs.", source: "Outrider", options: ["code", "supportSize", "latticeResolution", "bitBudget", "goal", "verification"], parameter: null, lossy: false, head: null, sendsDistributions: true },
       { name: "ahead", label: "Ahead", explanation: "the token alone, as a guess; the server goes on writing, and neither end waits.", source: "Outrider", options: ["groupSize", "patience", "lead", "candidates", "goal"], parameter: null, lossy: false, head: null, sendsDistributions: false },
-      { name: "dense", label: "Dense", explanation: "the token and the probabilities of the whole vocabulary, 16 bits each.", source: "the baseline of Zheng and Yang, Communication-Efficient Collaborative LLM Inference via Distributed Speculative Decoding", options: [], parameter: null, lossy: false, head: null, sendsDistributions: true },
-      { name: "qs", label: "QS", explanation: "the token and the probabilities of the whole vocabulary, as multiples of 1/ℓ.", source: "Bhattacharjee et al., Conformal Sparsification for Bandwidth-Efficient Edge-Cloud Speculative Decoding, §2", options: ["code", "latticeResolution", "bitBudget"], parameter: null, lossy: false, head: null, sendsDistributions: true },
-      { name: "k-sqs", label: "K-SQS", explanation: "the token and the K most probable tokens with their probabilities, as multiples of 1/ℓ.", source: "Bhattacharjee et al., Conformal Sparsification for Bandwidth-Efficient Edge-Cloud Speculative Decoding, §2", options: ["code", "supportSize", "latticeResolution", "bitBudget"], parameter: null, lossy: false, head: null, sendsDistributions: true },
-      { name: "c-sqs", label: "C-SQS", explanation: "the token and all tokens above an adaptive threshold, with their probabilities, as multiples of 1/ℓ.", source: "Bhattacharjee et al., Conformal Sparsification for Bandwidth-Efficient Edge-Cloud Speculative Decoding, §3", options: ["code", "latticeResolution", "droppedMassTarget", "stepSize", "initialThreshold", "bitBudget"], parameter: null, lossy: false, head: null, sendsDistributions: true },
-      { name: "tk-slt", label: "TK-SLT", explanation: "the token and the K most probable tokens with their probabilities, 16 bits each.", source: "Zheng and Yang, Communication-Efficient Collaborative LLM Inference via Distributed Speculative Decoding", options: ["supportSize"], parameter: null, lossy: false, head: null, sendsDistributions: true },
+      { name: "dense", label: "Dense", explanation: "the token and the probabilities of the whole vocabulary, 16 bits each.", source: "the baseline of Zheng and Yang, Communication-Efficient Collaborative LLM Inference via Distributed Speculative Decoding", options: ["verification"], parameter: null, lossy: false, head: null, sendsDistributions: true },
+      { name: "qs", label: "QS", explanation: "the token and the probabilities of the whole vocabulary, as multiples of 1/ℓ.", source: "Bhattacharjee et al., Conformal Sparsification for Bandwidth-Efficient Edge-Cloud Speculative Decoding, §2", options: ["code", "latticeResolution", "bitBudget", "verification"], parameter: null, lossy: false, head: null, sendsDistributions: true },
+      { name: "k-sqs", label: "K-SQS", explanation: "the token and the K most probable tokens with their probabilities, as multiples of 1/ℓ.", source: "Bhattacharjee et al., Conformal Sparsification for Bandwidth-Efficient Edge-Cloud Speculative Decoding, §2", options: ["code", "supportSize", "latticeResolution", "bitBudget", "verification"], parameter: null, lossy: false, head: null, sendsDistributions: true },
+      { name: "c-sqs", label: "C-SQS", explanation: "the token and all tokens above an adaptive threshold, with their probabilities, as multiples of 1/ℓ.", source: "Bhattacharjee et al., Conformal Sparsification for Bandwidth-Efficient Edge-Cloud Speculative Decoding, §3", options: ["code", "latticeResolution", "droppedMassTarget", "stepSize", "initialThreshold", "bitBudget", "verification"], parameter: null, lossy: false, head: null, sendsDistributions: true },
+      { name: "tk-slt", label: "TK-SLT", explanation: "the token and the K most probable tokens with their probabilities, 16 bits each.", source: "Zheng and Yang, Communication-Efficient Collaborative LLM Inference via Distributed Speculative Decoding", options: ["supportSize", "verification"], parameter: null, lossy: false, head: null, sendsDistributions: true },
       { name: "dssd", label: "DSSD", explanation: "the token and its own probability; after a rejection the server’s probabilities come down.", source: "Ning et al., DSSD: Efficient Edge-Device LLM Deployment and Collaborative Inference via Distributed Split Speculative Decoding", options: ["downlink", "downlinkSamples"], parameter: null, lossy: false, head: null, sendsDistributions: false },
       { name: "coupled", label: "Coupled", explanation: "the token alone; page and server sample with the same noise, so that they mostly agree.", source: "Daliri, Musco, Suresh, Coupling without Communication and Drafter-Invariant Speculative Decoding", options: [], parameter: null, lossy: false, head: null, sendsDistributions: false },
     ],
@@ -231,6 +236,18 @@ export const names: Readonly<Record<keyof NameOptions, NameDescription>> = {
     entries: [
       { name: "speed", label: "Speed", explanation: "the most tokens per second.", source: "Outrider", options: [], parameter: null, lossy: false, head: null },
       { name: "passes", label: "Fewest passes", explanation: "the fewest forward passes of the server among the modes that are no slower than the server alone.", source: "Outrider", options: [], parameter: null, lossy: false, head: null },
+    ],
+  },
+  verification: {
+    label: "Verification",
+    explanation: "Choice of the accepted drafts of a round",
+    lead: "Accepted are:",
+    group: 'verification',
+    default: 'token',
+    parameter: null,
+    entries: [
+      { name: "token", label: "Token by token", explanation: "one draft after the other, up to the first rejected one, as in the papers.", source: "Leviathan et al. 2023; Chen et al. 2023", options: [], parameter: null, lossy: false, head: null },
+      { name: "block", label: "As a block", explanation: "the drafts together, of which at least as many are accepted on average; where no draft distribution is sent and under the rules bild and oracle-diff, token by token.", source: "Sun et al. 2024, Block Verification Accelerates Speculative Decoding", options: [], parameter: null, lossy: false, head: null },
     ],
   },
 };

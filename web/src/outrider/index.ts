@@ -48,7 +48,7 @@ export type { WritingMode } from './outrider.js';
 export type { ConnectionEvent, LoadOptions } from './load-options.js';
 export type { KeptModel } from './store.js';
 export { names, numbers } from './choices.js';
-export type { Code, Downlink, GateName, Goal, RuleName, Scheme, StopRuleName } from './choices.js';
+export type { Code, Downlink, GateName, Goal, RuleName, Scheme, StopRuleName, Verification } from './choices.js';
 export { reasonAgainstPolicy, willBeAhead } from './policies.js';
 export type { Heads } from './policies.js';
 export {
@@ -62,6 +62,7 @@ export {
   policyDefaults,
   policyOptions,
   schemes,
+  verifications,
 } from './tables.js';
 export type {
   ChoiceOption,

@@ -4,7 +4,7 @@ import { names, numbers } from './choices.js';
 import type { Policy, PolicyParameterOption, Range } from './descriptions.js';
 
 export type * from './descriptions.js';
-import type { Code, Downlink, Goal, NameOptions, NumberOptions, Scheme } from './choices.js';
+import type { Code, Downlink, Goal, NameOptions, NumberOptions, Scheme, Verification } from './choices.js';
 
 /** The options that are numbers of their own. */
 export type NumberOption = keyof NumberOptions;
@@ -50,6 +50,8 @@ export const codes: Readonly<Record<Code, Policy>> = byName('code');
 export const downlinks: Readonly<Record<Downlink, Policy>> = byName('downlink');
 /** The goals of drafting ahead, by name. */
 export const goals: Readonly<Record<Goal, Policy>> = byName('goal');
+/** The ways to choose the accepted drafts of a round, by name. */
+export const verifications: Readonly<Record<Verification, Policy>> = byName('verification');
 
 /** All acceptance rules, gates and stop rules. */
 export const policies: Policies = {
@@ -75,6 +77,7 @@ export const choiceDefaults = {
   code: nameDefaults.code,
   downlink: nameDefaults.downlink,
   goal: nameDefaults.goal,
+  verification: nameDefaults.verification,
 } as Readonly<Choices>;
 
 /** Defaults of the policies. */

@@ -8,8 +8,9 @@ import {
   generationRanges,
   policyOptions,
   schemes,
+  verifications,
 } from '../outrider/index.js';
-import type { Choices, Code, Downlink, Goal, NumberOption, Scheme } from '../outrider/index.js';
+import type { Choices, Code, Downlink, Goal, NumberOption, Scheme, Verification } from '../outrider/index.js';
 import {
   defaultSettings,
   fields,
@@ -73,10 +74,12 @@ test('every choice comes back from its query', () => {
     for (const code of Object.keys(codes) as Code[]) {
       for (const downlink of Object.keys(downlinks) as Downlink[]) {
         for (const goal of Object.keys(goals) as Goal[]) {
-          const settings = { ...defaultSettings(), choices: { scheme, code, downlink, goal } };
-          settings.texts.stepSize = '0.5';
-          const query = new URLSearchParams(queryFromSettings(settings).toString());
-          expect(settingsFromQuery(query)).toEqual(settings);
+          for (const verification of Object.keys(verifications) as Verification[]) {
+            const settings = { ...defaultSettings(), choices: { scheme, code, downlink, goal, verification } };
+            settings.texts.stepSize = '0.5';
+            const query = new URLSearchParams(queryFromSettings(settings).toString());
+            expect(settingsFromQuery(query)).toEqual(settings);
+          }
         }
       }
     }
@@ -103,18 +106,19 @@ test('only what the scheme uses is shown', () => {
   };
   for (const option of everywhere) expect(isUsed(option as NumberOption, choiceDefaults)).toBe(true);
   expect(isUsed('scheme', choiceDefaults)).toBe(true);
-  expect(shown({ scheme: 'dense' })).toEqual([]);
-  expect(shown({ scheme: 'qs' })).toEqual(['bitBudget', 'code', 'latticeResolution']);
-  expect(shown({ scheme: 'k-sqs' })).toEqual(['bitBudget', 'code', 'latticeResolution', 'supportSize']);
+  expect(shown({ scheme: 'dense' })).toEqual(['verification']);
+  expect(shown({ scheme: 'qs' })).toEqual(['bitBudget', 'code', 'latticeResolution', 'verification']);
+  const kSqs = ['bitBudget', 'code', 'latticeResolution', 'supportSize', 'verification'];
+  expect(shown({ scheme: 'k-sqs' })).toEqual(kSqs);
   expect(shown({ scheme: 'c-sqs' })).toEqual([
     ...['bitBudget', 'code', 'droppedMassTarget', 'initialThreshold'],
-    ...['latticeResolution', 'stepSize'],
+    ...['latticeResolution', 'stepSize', 'verification'],
   ]);
-  expect(shown({ scheme: 'tk-slt' })).toEqual(['supportSize']);
+  expect(shown({ scheme: 'tk-slt' })).toEqual(['supportSize', 'verification']);
   expect(shown({ scheme: 'dssd' })).toEqual(['downlink', 'downlinkSamples']);
   expect(shown({ scheme: 'dssd', downlink: 'full' })).toEqual(['downlink']);
   expect(shown({ scheme: 'coupled' })).toEqual([]);
-  expect(shown({ scheme: 'auto' })).toEqual([...['bitBudget', 'code', 'goal', 'latticeResolution', 'supportSize']]);
+  expect(shown({ scheme: 'auto' })).toEqual([...kSqs, 'goal'].sort());
   expect(shown({ scheme: 'ahead' })).toEqual(['candidates', 'goal', 'groupSize', 'lead', 'patience']);
   const ahead = fields.filter(({ option }) => isUsed(option, { ...choiceDefaults, scheme: 'ahead' }));
   expect(new Set(ahead.map(({ group }) => group))).toEqual(new Set(['sampling', 'drafting']));

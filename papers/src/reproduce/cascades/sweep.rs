@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fmt, rc::Rc};
 
 use outrider_codec::frame::SamplingParameters;
 use outrider_speculation::{
-    judge::{Rule, RuleError},
+    judge::{Rule, RuleError, Verification},
     session::{
         edge::{Mode, Origin, Speculation},
         options::{DraftingOptions, GateName, SchemeName, StopName},
@@ -103,7 +103,8 @@ pub struct Sweep {
 /// Whole distributions travel in f16, so that nothing but the rule stands between q, p and the text.
 pub fn options(gamma: u32) -> DraftingOptions {
     let scheme = SchemeName::Dense.into();
-    DraftingOptions { scheme, bit_budget: 0, draft_length: Some(gamma), ..DraftingOptions::default() }
+    let (draft_length, verification) = (Some(gamma), Verification::Token);
+    DraftingOptions { scheme, bit_budget: 0, draft_length, verification, ..DraftingOptions::default() }
 }
 
 impl Method {

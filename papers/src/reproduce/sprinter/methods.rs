@@ -6,6 +6,7 @@ use outrider_codec::frame::SamplingParameters;
 use outrider_models::{Chunk, shapes};
 use outrider_speculation::{
     draft::Heads,
+    judge::Verification,
     sample,
     session::{
         edge::{Mode, Origin},
@@ -73,6 +74,7 @@ impl Method {
             scheme: SchemeName::Dense.into(),
             bit_budget: 0,
             draft_length: Some(DRAFT_LENGTH),
+            verification: Verification::Token,
             ..DraftingOptions::default()
         };
         let options = match self {

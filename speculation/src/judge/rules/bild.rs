@@ -35,6 +35,7 @@ pub(super) const BILD_STAR: RuleInfo = RuleInfo {
     lossy: true,
     need: Need::Whole,
     has_bonus: false,
+    has_ratio: true,
     judge: |position, alpha| defer(position, discrepancy(position) > alpha),
 };
 
@@ -45,6 +46,7 @@ pub(super) const BILD: RuleInfo = RuleInfo {
                   last. Needs the scheme dense, or temperature 0.",
     paper: "Kim et al. 2023, Speculative Decoding with Big Little Decoder",
     has_bonus: true,
+    has_ratio: false,
     judge: |position, alpha| if discrepancy(position) > alpha { Decision::Replace } else { Decision::Keep },
     ..BILD_STAR
 };

@@ -38,6 +38,7 @@ pub(super) const CHOW: RuleInfo = RuleInfo {
     lossy: true,
     need: Need::Peak,
     has_bonus: false,
+    has_ratio: true,
     judge: |position, alpha| defer(position, position.scalar(Need::Peak) < 1.0 - alpha),
 };
 
@@ -97,6 +98,7 @@ pub(super) const ORACLE_DIFF: RuleInfo = RuleInfo {
     name: "oracle-diff",
     explanation: "As diff, but drafts where the target is surer are always rejected: the oracle of sequential \
                   cascades.",
+    has_ratio: false,
     judge: |position, alpha| if diff(position, alpha) { Decision::Replace } else { Decision::Keep },
     ..DIFF
 };

@@ -55,6 +55,28 @@ impl Interleaving {
 }
 
 impl Decision {
+    /// The decision with `scale`·π in place of π, where π is the distribution of the [committed](Self::committed) token:
+    /// where a rule's π does not add up to 1, its surplus over q̂ is multiplied so that it does.
+    pub(crate) fn scaled(&self, q: &DraftDist, p: &Distribution<'_>, scale: f64) -> Self {
+        let (mut on_support, mut elsewhere) = match self {
+            Self::Keep => (probabilities(q).collect(), 0.0),
+            Self::Speculate(pi) => (pi.on_support.clone(), pi.elsewhere),
+            Self::Replace => (q.ids().iter().map(|&id| p.probability(id)).collect::<Vec<_>>(), 1.0),
+        };
+        let surplus: f64 = on_support.iter().zip(probabilities(q)).map(|(weight, q)| (weight - q).max(0.0)).sum();
+        let surplus = surplus + elsewhere * p.without(q.ids()).mass();
+        if let Self::Speculate(_) = self
+            && surplus > 0.0
+        {
+            let factor = self.rejection_rate(q) / surplus;
+            let raise = |(weight, q): (&mut f64, f64)| *weight = weight.min(q) + factor * (*weight - q).max(0.0);
+            on_support.iter_mut().zip(probabilities(q)).for_each(raise);
+            elsewhere *= factor;
+        }
+        on_support.iter_mut().for_each(|weight| *weight *= scale);
+        Self::Speculate(Interleaving::new(on_support, scale * elsewhere))
+    }
+
     /// The probability that the draft `id` is accepted: min(1, π(id)/q̂(id)). 0 for a token that q̂ never gives.
     pub(crate) fn acceptance(&self, q: &DraftDist, id: u32) -> f64 {
         q.ids().binary_search(&id).map_or(0.0, |place| self.accepted_mass(q, place) / probability(q, place))

@@ -17,6 +17,7 @@ pub(super) const EXACT: RuleInfo = RuleInfo {
     lossy: false,
     need: Need::Nothing,
     has_bonus: true,
+    has_ratio: true,
     judge: exact,
 };
 

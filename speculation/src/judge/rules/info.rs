@@ -73,6 +73,8 @@ pub struct RuleInfo {
     /// token of the other rules is distributed as π, which needs q̂ there: it is the round's last draft, and nothing
     /// follows.
     pub has_bonus: bool,
+    /// True if drafts are accepted by the ratio π/q̂, and not for certain or never, as with bild and oracle-diff.
+    pub has_ratio: bool,
     /// The rule itself, of the position and its parameter.
     pub(super) judge: fn(&Position<'_>, f64) -> Decision,
 }

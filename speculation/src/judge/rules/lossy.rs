@@ -42,6 +42,7 @@ pub(super) const LOSSY: RuleInfo = RuleInfo {
     lossy: true,
     need: Need::Nothing,
     has_bonus: false,
+    has_ratio: true,
     judge: |position, alpha| Decision::Speculate(bounded(position, 1.0 - alpha, 1.0)),
 };
 

@@ -48,6 +48,7 @@ pub(super) const MENTORED: RuleInfo = RuleInfo {
     lossy: true,
     need: Need::Nothing,
     has_bonus: false,
+    has_ratio: true,
     judge: mentored,
 };
 

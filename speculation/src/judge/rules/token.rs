@@ -29,6 +29,7 @@ pub(super) const TOKEN_V1: RuleInfo = RuleInfo {
     lossy: true,
     need: Need::Support,
     has_bonus: false,
+    has_ratio: true,
     judge: |position, alpha| {
         let least = position.p.unscaled().peak() - alpha;
         interleave(position, position.support().iter().map(|&q| q < least))

@@ -23,7 +23,7 @@ use crate::{
     Forward,
     control::goodput::{CandidateRates, Prices},
     judge::{
-        Judgement, NextToken, Round,
+        Judgement, NextToken, Round, Verification as Method,
         rules::Rule,
         unscaled::{self, Transport},
     },
@@ -59,6 +59,8 @@ pub(super) struct Verification {
     parameters: SchemeParameters,
     scheme: Scheme,
     rule: Rule,
+    /// The way that the accepted drafts of a round are chosen.
+    method: Method,
     /// Encoding of the statistics that the rule needs.
     statistics: Transport,
     /// True if the edge wants the distributions by which drafts were judged.
@@ -76,7 +78,7 @@ pub(super) struct Verification {
 impl Writer {
     /// Verification of drafts under a scheme and a rule.
     pub(super) fn both(prompt: &Prompt, target: &TargetInfo) -> Result<Self, Failure> {
-        let Prompt { request, scheme: parameters, rule, evidence, max_in_flight } = prompt;
+        let Prompt { request, scheme: parameters, rule, evidence, blocks, max_in_flight } = prompt;
         let refuse = |text| Failure::generation(request.generation, ErrorCode::InvalidParameters, text);
         if *max_in_flight > target.limits.max_in_flight {
             let most = target.limits.max_in_flight;
@@ -94,6 +96,7 @@ impl Writer {
             scheme,
             statistics: Transport::new(&rule, &request.sampling, *parameters, target.vocab_size),
             rule,
+            method: if *blocks { Method::Block } else { Method::Token },
             evidence: *evidence,
             flight: Flight::new(*max_in_flight),
             round: None,
@@ -463,7 +466,8 @@ impl Generation {
 impl Verification {
     /// A round under this scheme and rule, in place of one that the target would write alone.
     fn round(&self, alone: Round) -> Round {
-        Round { scheme: Some(self.parameters), rule: self.rule, evidence: self.evidence, ..alone }
+        let (scheme, verification) = (Some(self.parameters), self.method);
+        Round { scheme, rule: self.rule, verification, evidence: self.evidence, ..alone }
     }
 
     /// The target has written a token alone; the next round follows when it has written all.

@@ -20,7 +20,7 @@ use super::{
     settings::{self, Ends, Mode, Settings},
     text::Text,
 };
-use crate::{Choice, Chosen, TopK};
+use crate::{Choice, Chosen, TopK, judge::Verification};
 
 /// A generation under way.
 #[derive(Debug)]
@@ -86,7 +86,8 @@ impl Generation {
         let writer = Writer::Rounds(Box::new(Drafting::new(number, drafter, planner, max_in_flight)));
         let rule = RuleParameters { number: speculation.rule.number(), parameter: speculation.rule.parameter() as f32 };
         let (scheme, evidence) = (speculation.scheme, speculation.explain);
-        let prompt = Prompt { request, scheme, rule, evidence, max_in_flight };
+        let blocks = speculation.verification == Verification::Block;
+        let prompt = Prompt { request, scheme, rule, evidence, blocks, max_in_flight };
         Ok((Self { number, text, writer }, Frame::Prompt(prompt)))
     }
 

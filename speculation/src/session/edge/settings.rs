@@ -14,6 +14,7 @@ use crate::{
     draft::conformal::ThresholdParameters,
     draft::{gate::Gate, heads::Heads},
     judge::{
+        Verification,
         rules::{Need, Rule},
         unscaled::{self, Transport},
     },
@@ -94,6 +95,8 @@ pub struct Speculation {
     pub threshold: ThresholdParameters,
     /// The acceptance rule.
     pub rule: Rule,
+    /// The way that the cloud chooses the accepted drafts of a round.
+    pub verification: Verification,
     /// The gate, which decides on tokens that are not verified at all.
     pub gate: Gate,
     /// Draft length γ: drafts per round, at least 1. Fewer where context, length or the server's limit leave less room;
@@ -120,7 +123,7 @@ pub struct Speculation {
 }
 
 impl Speculation {
-    /// A scheme with γ = `draft_length` and the exact rule, one round at a time; no budget, no comparison, nothing
+    /// A scheme with γ = `draft_length` and the exact rule, verified token by token as in the papers, one round at a time; no budget, no comparison, nothing
     /// adaptive.
     pub fn new(scheme: SchemeParameters, draft_length: u32) -> Self {
         Self {
@@ -128,6 +131,7 @@ impl Speculation {
             draft_temperature: None,
             threshold: ThresholdParameters::default(),
             rule: Rule::EXACT,
+            verification: Verification::Token,
             gate: Gate::Never,
             draft_length,
             max_in_flight: 1,

@@ -12,7 +12,10 @@ use super::{
 use crate::{
     control::{ahead::Goal, policy_info::PolicyInfo, stop::StopName},
     draft::gate::GateName,
-    judge::rules::{Range, Rule},
+    judge::{
+        Verification,
+        rules::{Range, Rule},
+    },
 };
 
 /// An option that is a name.
@@ -144,6 +147,16 @@ pub const NAMES: &[&NameInfo] = &[
         entries: || Goal::ALL.iter().map(|name| described(name.info())).collect(),
         default: "speed",
     },
+    &NameInfo {
+        name: "verification",
+        label: "Verification",
+        explanation: "Choice of the accepted drafts of a round",
+        lead: "Accepted are:",
+        parameter: None,
+        group: Group::Verification,
+        entries: || Verification::ALL.iter().map(|name| described(name.info())).collect(),
+        default: "token",
+    },
 ];
 
 fn scheme(choice: SchemeChoice) -> Entry {
@@ -155,7 +168,7 @@ fn scheme(choice: SchemeChoice) -> Entry {
                 explanation: "ahead where the text must be the target's own and the server takes guesses, else k-sqs.",
                 source: "Outrider",
                 // Options of K-SQS, and the goal of drafting ahead.
-                options: &["code", "supportSize", "latticeResolution", "bitBudget", "goal"],
+                options: &["code", "supportSize", "latticeResolution", "bitBudget", "goal", "verification"],
                 sends_distributions: true,
                 ..Default::default()
             };
