@@ -387,7 +387,7 @@ impl<'a> NativeEdge<'a> {
                 tracing::info!(anew, "the session is resumed");
                 resumed += 1;
             }
-            Notice::Begun | Notice::Reconnecting { .. } => {}
+            Notice::Begun | Notice::Guessed | Notice::Reconnecting { .. } => {}
         };
         let end = self.driver.generate(prompt, settings, future::pending(), tell).await?;
         Ok(Generated { end, statistics: self.driver.session().statistics().clone(), resumed })

@@ -139,6 +139,7 @@ impl Edge {
                     ConnectionEvent::Reconnecting { attempt, delay_ms: pause.as_millis() as u32 }
                 }
                 // Tokens after a stop string are not needed.
+                Notice::Guessed => return,
                 Notice::Committed(_) if writing.has_stopped() => return self.stop(),
                 Notice::Committed(committed) => {
                     let Certain { tokens, pieces } = writing.add(&committed);
