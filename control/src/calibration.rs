@@ -1,7 +1,7 @@
 //! The chance that a guess of the draft model is the target's token.
 //!
-//! The draft model's own probability q of its guess says little about the target by itself: a small model is sure of
-//! itself or not. So guesses are sorted into bins of q, and each bin's chance is the measured share of right guesses.
+//! The draft model's own probability q of its guess is no such chance: a small model may be too sure. So guesses are
+//! sorted into bins of q, and each bin's chance is the measured share of right guesses.
 //! With `n` guesses of which `r` were right and a prior worth `w` guesses at the bin's middle `m`, it is
 //! `(r + w·m) / (n + w)`. The chance that several guesses in a row hold is the product of theirs, because each is
 //! compared only where those before it were right.

@@ -7,7 +7,7 @@
 /// Guesses at the tokens after a text, each after the one before.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GuessLine {
-    /// Ids of the guesses.
+    /// Token ids of the guesses, in order.
     pub ids: Vec<u32>,
     /// For each guess, the chance that it and all before it are the target's tokens. Never increases.
     pub chances: Vec<f64>,
