@@ -10,6 +10,7 @@ mod decoder;
 mod edge;
 mod fleet;
 mod grow;
+mod guesses;
 mod hostile;
 mod link;
 mod native;
@@ -36,6 +37,7 @@ fn main() -> Result<(), Failure> {
         "edge" => edge::run(arguments),
         "fleet" => fleet::run(arguments),
         "grow" => grow::run(arguments),
+        "guesses" => guesses::run(arguments),
         "hostile" => hostile::run(arguments),
         "link" => link::run(arguments),
         "native" => native::run(arguments),

@@ -373,6 +373,21 @@ impl<'a> NativeEdge<'a> {
         Ok(Self { driver: Driver::open(EdgeSession::new(info), runtime, transport, draft).await? })
     }
 
+    /// Generates from the ids of a prompt, with every notice of the driver.
+    pub async fn generate_with(
+        &mut self,
+        prompt: Vec<u32>,
+        settings: &Settings,
+        tell: impl FnMut(&EdgeSession, Notice),
+    ) -> Result<EndReason, NativeEdgeError> {
+        Ok(self.driver.generate(prompt, settings, future::pending(), tell).await?)
+    }
+
+    /// Sets how many tokens to guess after the committed text while the connection is gone. At first none.
+    pub fn set_offline_tokens(&mut self, tokens: usize) {
+        self.driver.set_offline_tokens(tokens);
+    }
+
     /// Generates from the ids of a prompt; calls `on_committed` with tokens as they are committed.
     pub async fn generate(
         &mut self,
@@ -387,9 +402,9 @@ impl<'a> NativeEdge<'a> {
                 tracing::info!(anew, "the session is resumed");
                 resumed += 1;
             }
-            Notice::Begun | Notice::Reconnecting { .. } => {}
+            Notice::Begun | Notice::Guessed | Notice::Reconnecting { .. } => {}
         };
-        let end = self.driver.generate(prompt, settings, future::pending(), tell).await?;
+        let end = self.generate_with(prompt, settings, tell).await?;
         Ok(Generated { end, statistics: self.driver.session().statistics().clone(), resumed })
     }
 

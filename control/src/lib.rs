@@ -10,6 +10,7 @@
 //! | [`stop`] | the rules that end a round by the outlook of its next token |
 //! | [`round_length`] | closed forms of TK-SLT: the best number of drafts, and whether drafting pays |
 //! | [`ahead`] | the mode, group and patience of guesses that are sent ahead of a text that the target writes |
+//! | [`calibration`] | the chance that a guess is right, by the draft model's probability of it |
 //! | [`goodput`] | the number of drafts that are worth judging in a forward pass |
 //! | [`pass_times`] | the time of a forward pass by its number of rows |
 //! | [`engine_rates`] | prices of rows in an engine that sessions share |
@@ -25,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ahead;
+pub mod calibration;
 pub mod engine_rates;
 pub mod gathering;
 pub mod goodput;

@@ -6,10 +6,11 @@ use std::collections::VecDeque;
 
 use outrider_codec::frame::{ErrorCode, ErrorFrame, Frame, Next, Ticket};
 use outrider_speculation::{
+    Forward,
     sample::{End, Randomness},
     session::{
         cloud::{Admission, CloudOutput, CloudSession, Pass, TargetInfo},
-        edge::{EdgeOutput, EdgeSession, EndReason, Event, Settings},
+        edge::{EdgeOutput, EdgeSession, EndReason, Event, Preview, Settings},
     },
 };
 
@@ -110,6 +111,14 @@ pub struct Cuts {
     now: Duration,
     committed: Vec<u32>,
     end: Option<EndReason>,
+    /// The most tokens that the edge guesses while the connection is gone.
+    pub offline_tokens: usize,
+    /// Guesses shown after the text.
+    preview: Preview,
+    /// The token that was shown first at each position of the text, confirmed or not.
+    pub first_shown: Vec<u32>,
+    /// Number of guesses that were shown, that were made offline, and that were withdrawn.
+    pub shown: [usize; 3],
 }
 
 /// A bound on steps that no text of these sizes reaches.
@@ -147,6 +156,10 @@ impl Cuts {
             now: Duration::ZERO,
             committed: Vec::new(),
             end: None,
+            offline_tokens: 0,
+            preview: Preview::new(0.5),
+            first_shown: Vec::new(),
+            shown: [0; 3],
         };
         pair.run(|pair| pair.edge.is_idle());
         pair.odds = odds;
@@ -159,7 +172,9 @@ impl Cuts {
         self.edge.start(prompt.to_vec(), settings, self.now).expect("the settings are valid");
         self.has_struck = false;
         (self.committed, self.end) = (Vec::new(), None);
+        (self.preview, self.first_shown) = (Preview::new(0.5), Vec::new());
         self.run(|pair| pair.end.is_some());
+        self.first_shown.truncate(self.committed.len());
         std::mem::take(&mut self.committed)
     }
 
@@ -187,15 +202,17 @@ impl Cuts {
             None => {}
             Some(EdgeOutput::Send(bytes)) => self.wire.up.push_back(bytes),
             Some(EdgeOutput::Forward(forward)) => {
-                for (row, hidden) in self.draft.forward(&forward) {
-                    self.edge.handle_logits(&row, &hidden, self.now).unwrap();
-                }
+                self.run_draft(&forward);
             }
             Some(EdgeOutput::Event(event)) => match event {
                 Event::Connected(_) | Event::Interrupted(_) => {}
                 Event::Committed(committed) => {
                     assert_eq!(self.end, None, "tokens came after the end");
-                    self.committed.extend(committed.tokens.iter().map(|token| token.0));
+                    for (id, _) in committed.tokens {
+                        self.committed.push(id);
+                        self.shown[2] += self.preview.commit(id);
+                    }
+                    self.show();
                 }
                 Event::Finished(end) => assert_eq!(self.end.replace(end), None, "it ended twice"),
                 Event::Resumed { anew: false } => self.counts.resumed += 1,
@@ -203,6 +220,25 @@ impl Cuts {
                 other => panic!("{other:?}"),
             },
         }
+    }
+
+    fn run_draft(&mut self, forward: &Forward) {
+        for (row, hidden) in self.draft.forward(forward) {
+            self.edge.handle_logits(&row, &hidden, self.now).unwrap();
+        }
+        self.show();
+    }
+
+    /// Shows what the edge guesses now.
+    fn show(&mut self) {
+        let line = self.edge.guesses();
+        self.preview.update(&line);
+        let visible = self.committed.iter().chain(self.preview.ids()).skip(self.first_shown.len());
+        let news: Vec<u32> = visible.copied().collect();
+        let guessed = (self.first_shown.len() + news.len()).saturating_sub(self.committed.len()).min(news.len());
+        self.shown[0] += guessed;
+        self.shown[1] += if line.offline { guessed } else { 0 };
+        self.first_shown.extend(news);
     }
 
     fn deliver_up(&mut self) {
@@ -284,6 +320,9 @@ impl Cuts {
                 let left = self.lifetime();
                 let number = self.wire.number + 1;
                 assert!(self.edge.disconnected(), "it can go on");
+                while let Some(forward) = self.edge.offline_step(self.offline_tokens, self.now) {
+                    self.run_draft(&forward);
+                }
                 self.wire = Wire { number, left, ..Wire::default() };
                 self.edge.reconnected();
             }

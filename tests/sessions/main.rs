@@ -4,6 +4,7 @@
 mod ahead;
 mod conformal;
 mod golden;
+mod guesses;
 mod identity;
 mod pipelined;
 mod resume;

@@ -8,7 +8,7 @@ use outrider_models::{ChatTemplate, Tokenizer};
 use outrider_speculation::{
     draft::Heads,
     session::{
-        edge::{DraftInfo, EdgeSession},
+        edge::{DraftInfo, EdgeSession, Preview},
         edge_driver::{DriveError, Notice, Retry},
     },
 };
@@ -19,8 +19,8 @@ use crate::{
     error::Failure,
     link::Links,
     options::{
-        ConnectionEvent, Continuation, DraftModel, GenerateEvent, GenerateRequest, HeadsInfo, LinkOptions, SavedObject,
-        ServerInfo, Start, Summary, to_js,
+        ConnectionEvent, Continuation, DraftModel, GenerateEvent, GenerateRequest, GuessEvent, HeadsInfo, LinkOptions,
+        SavedObject, ServerInfo, Start, Summary, to_js,
     },
     platform::{Browser, Connection},
     writing::{Certain, Writing, Written},
@@ -96,16 +96,19 @@ impl Edge {
     }
 
     /// Generates the continuation of a prompt. Calls `on_event` for every verdict and `on_line` for changes of the
-    /// connection. `continuation` is `{ attempts, stallMs, committed }`. Resolves to a summary.
+    /// connection, and `on_guess` when other guesses are shown. `continuation` is `{ attempts, stallMs, committed,
+    /// guessesFrom, offlineTokens }`. Resolves to a summary.
     pub async fn generate(
         &self,
         request: JsValue,
         continuation: JsValue,
         on_event: js_sys::Function,
         on_line: js_sys::Function,
+        on_guess: js_sys::Function,
     ) -> Result<JsValue, JsValue> {
         let request = GenerateRequest::from_js(request)?;
-        let Continuation { attempts, stall_ms, committed } = Continuation::from_js(continuation)?;
+        let continuation = Continuation::from_js(continuation)?;
+        let Continuation { attempts, stall_ms, committed, guesses_from, offline_tokens } = continuation;
         let mut settings = request.settings()?;
         settings.max_new_tokens = settings.max_new_tokens.saturating_sub(committed.len() as u32);
         let prompt = self.prompt(&request.start())?;
@@ -117,6 +120,7 @@ impl Edge {
             .ok_or_else(|| Failure::new("not-connected", "there is no connection, or a generation is under way"))?;
         let stall = Duration::try_from_secs_f64(stall_ms / 1e3).unwrap_or(Duration::MAX);
         connection.set_retry(Retry { attempts, stall, ..Retry::default() });
+        connection.set_offline_tokens(offline_tokens);
         let (stop, stopped) = oneshot::channel();
         *self.stop.borrow_mut() = Some(stop);
 
@@ -124,6 +128,7 @@ impl Edge {
         // Text shown before a reload is not shown again, but characters and stop strings may begin in it.
         let (stops, evidence) = (request.stop_strings(), request.evidence);
         let mut writing = Writing::new(&self.tokenizer, stops, calls, evidence, (&prompt, &committed));
+        let mut preview = Preview::new(guesses_from);
         let stop = async {
             // A dropped sender is not a stop.
             if stopped.await.is_err() {
@@ -140,13 +145,22 @@ impl Edge {
                 }
                 // Tokens after a stop string are not needed.
                 Notice::Committed(_) if writing.has_stopped() => return self.stop(),
+                Notice::Guessed => {
+                    if !writing.has_stopped() && preview.update(&session.guesses()) {
+                        call(&on_guess, &shown(&preview, &writing));
+                    }
+                    return;
+                }
                 Notice::Committed(committed) => {
                     let Certain { tokens, pieces } = writing.add(&committed);
+                    let withdrawn = committed.tokens.iter().map(|(id, _)| preview.commit(*id)).sum();
                     if writing.has_stopped() {
                         self.stop();
                     }
                     let statistics = session.statistics().report();
-                    return call(&on_event, &GenerateEvent { tokens, pieces, round: committed.round, statistics });
+                    let guess = shown(&preview, &writing);
+                    let round = committed.round;
+                    return call(&on_event, &GenerateEvent { tokens, pieces, round, statistics, guess, withdrawn });
                 }
             };
             call(&on_line, &event);
@@ -156,7 +170,9 @@ impl Edge {
         let rest = writing.finish();
         if !(rest.tokens.is_empty() && rest.pieces.is_empty()) {
             let Certain { tokens, pieces } = rest;
-            call(&on_event, &GenerateEvent { tokens, pieces, round: None, statistics: statistics.clone() });
+            let (statistics, guess) = (statistics.clone(), None);
+            let event = GenerateEvent { tokens, pieces, round: None, statistics, guess, withdrawn: 0 };
+            call(&on_event, &event);
         }
         let has_stopped = writing.has_stopped();
         let Written { text, ids, pieces } = writing.into_written();
@@ -250,6 +266,15 @@ impl Edge {
             Start::Conversation(said) => self.chat.encode(&self.tokenizer, first, said, local_time())?,
         })
     }
+}
+
+/// Guesses that a preview shows after the text; `None` if there are none, or a stop string has ended it.
+fn shown(preview: &Preview, writing: &Writing<'_>) -> Option<GuessEvent> {
+    if preview.ids().is_empty() || writing.has_stopped() {
+        return None;
+    }
+    let (ids, text) = (preview.ids().to_vec(), writing.text_of_guesses(preview.ids()));
+    Some(GuessEvent { ids, text, chance: preview.chance(), offline: preview.is_offline() })
 }
 
 /// Local time as seconds since 1970, as if the time zone were UTC, because templates print the user's date.

@@ -137,6 +137,10 @@ pub struct Continuation {
     pub stall_ms: f64,
     /// Tokens of the text that were committed before a reload; they follow the prompt.
     pub committed: Vec<u32>,
+    /// Least chance of guesses that are shown before they are confirmed; 1 shows none.
+    pub guesses_from: f64,
+    /// Maximum number of tokens guessed after the committed text while the connection is lost.
+    pub offline_tokens: usize,
 }
 
 impl Continuation {
@@ -314,6 +318,28 @@ pub struct GenerateEvent {
     /// Record of the round; `null` in cloud-only mode.
     pub round: Option<RoundRecord>,
     pub statistics: Report,
+    /// Guesses that are shown after these tokens, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guess: Option<GuessEvent>,
+    /// Number of shown guesses that these tokens contradict.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub withdrawn: usize,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+/// Guesses shown after the committed text, which the server has not confirmed.
+#[derive(Debug, Clone, Serialize)]
+pub struct GuessEvent {
+    pub ids: Vec<u32>,
+    /// Text that follows the texts of all reported tokens.
+    pub text: String,
+    /// Chance that all of them are right.
+    pub chance: f64,
+    /// True if they were made without a connection.
+    pub offline: bool,
 }
 
 /// Result of a generation.

@@ -78,6 +78,12 @@ impl<'a> Writing<'a> {
         Certain { tokens, pieces: self.pieces[before..].to_vec() }
     }
 
+    /// Returns the text that guesses would add to the reported text.
+    pub fn text_of_guesses(&self, ids: &[u32]) -> String {
+        let mut texts = self.texts.clone();
+        ids.iter().flat_map(|id| texts.push(self.tokenizer, *id)).collect()
+    }
+
     /// Ends the text and returns the remaining output.
     pub fn finish(&mut self) -> Certain {
         let before = self.pieces.len();

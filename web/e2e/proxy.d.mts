@@ -6,6 +6,7 @@ export declare class Proxy {
   cutAfter(path: string, bytes: number): void;
   bytes(fits: (path: string) => boolean): number;
   cut(): void;
+  cutFor(ms: number): void;
   swallow(): void;
   close(): void;
   [Symbol.dispose](): void;

@@ -34,6 +34,7 @@ export class Proxy {
   /** Bytes that each path has still before it is cut. */
   #cuts = new Map();
   #open = new Set();
+  #downUntil = 0;
   #server;
 
   /** Both directions of the link have this rate; a new connection takes a round trip before its first bytes go. */
@@ -43,6 +44,7 @@ export class Proxy {
     const up = new Wire(bitsPerSecond);
     const down = new Wire(bitsPerSecond);
     proxy.#server = createServer((near) => {
+      if (performance.now() < proxy.#downUntil) return near.resetAndDestroy();
       const far = connect(Number(port), hostname);
       for (const socket of [near, far]) {
         socket.setNoDelay(true);
@@ -71,6 +73,12 @@ export class Proxy {
   /** Ends all connections as a lost network would, without a goodbye. */
   cut() {
     for (const socket of this.#open) socket.resetAndDestroy();
+  }
+
+  /** Ends all connections, and for so long each new one. */
+  cutFor(ms) {
+    this.#downUntil = performance.now() + ms;
+    this.cut();
   }
 
   /** Swallows all further bytes of the connections of now, and closes none of them. */

@@ -62,3 +62,23 @@ test('a cut connection and a reload change nothing of the text', async ({ demo }
   // The counters are those of the whole text, not of what came after the reload.
   expect(await demo.counter('tokens')).toBe(whole.length);
 });
+
+test('without a connection unverified text goes on, and the confirmed text stays the same', async ({ demo }) => {
+  await demo.open(slow, query);
+  await demo.run();
+  const whole = await demo.ids();
+
+  using proxy = await Proxy.before(slow.url);
+  await demo.open(proxy, query);
+  await demo.start();
+  await demo.waitForTokens(4);
+  proxy.cutFor(3_000);
+  const guesses = demo.page.locator('#output .guess');
+  await expect(guesses).toHaveAttribute('data-offline', '');
+  await expect(guesses).toHaveAttribute('aria-hidden', 'true');
+  await expect(guesses).not.toHaveText('');
+  await expect(demo.main).toHaveAttribute('data-connection', 'resumed', { timeout: 20_000 });
+  await demo.finish();
+  expect(await demo.ids()).toEqual(whole);
+  await expect(guesses).toHaveText('');
+});

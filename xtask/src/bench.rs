@@ -49,6 +49,8 @@ enum Bench {
     Edge,
     /// Guesses for vLLM beside vLLM alone, with the vLLM that OUTRIDER_VLLM names; an hour
     Fleet,
+    /// Text that is visible before the server confirms it, by round trip, with a native edge; it has no shorter form
+    Guesses,
     /// A server attacked from one address, beside a session of another; five minutes
     Hostile,
     /// The page against the server alone in Chromium, over emulated rates and round trips, with targets of three sizes:
@@ -70,7 +72,8 @@ enum Bench {
 
 /// Measures, prints tables and leaves them in target/bench.
 pub fn run(workspace: &Workspace, &BenchOptions { bench, form }: &BenchOptions) -> Result<()> {
-    ensure!(form.is_none() || bench != Bench::Schemes, "`bench schemes` has no shorter form");
+    let has_one_form = matches!(bench, Bench::Guesses | Bench::Schemes);
+    ensure!(form.is_none() || !has_one_form, "this measurement has no shorter form; leave out `quick`");
     let folder = workspace.target().join("bench");
     fs::create_dir_all(&folder).with_context(|| format!("{} cannot be created", folder.display()))?;
     let run = Run { workspace, bench, form: form.map(|_| "quick"), folder };
@@ -83,7 +86,7 @@ pub fn run(workspace: &Workspace, &BenchOptions { bench, form }: &BenchOptions) 
         Bench::Native => run.native(),
         Bench::Page => run.visits(),
         Bench::Hostile | Bench::Serve => run.serving(),
-        Bench::Schemes => run.program(&[]),
+        Bench::Guesses | Bench::Schemes => run.program(&[]),
     }
 }
 

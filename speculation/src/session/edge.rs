@@ -13,6 +13,7 @@
 //! | `text` | prompt and committed tokens, and where they end |
 //! | `drafting` | rounds one after another: draft, send, take the verdict, roll back |
 //! | `guessing`, `candidates` | guesses ahead of a text that the target writes, and the tree that they form |
+//! | `preview` | guesses that a user sees before they are confirmed |
 //! | `flight` | the rounds in flight |
 //! | `planner`, `learned` | decisions on a position: gate, stop rule, budget; and what they have learned |
 //! | `drafter`, `payload`, `observers` | the drafts of one round: drawn, coded, and followed by C-SQS's threshold |
@@ -41,6 +42,7 @@ mod ledger;
 mod observers;
 mod payload;
 mod planner;
+mod preview;
 mod reaction;
 mod settings;
 mod text;
@@ -53,6 +55,7 @@ pub use event::{Committed, EdgeOutput, EndReason, Event, Origin};
 use generation::Generation;
 use learned::Lessons;
 use ledger::Ledger;
+pub use preview::{GuessLine, Preview};
 use reaction::{LogitsRow, Outgoing, Reaction, Received, Step};
 use settings::Ends;
 pub use settings::{Ahead, DraftInfo, Mode, Settings, Speculation};
@@ -140,6 +143,28 @@ impl EdgeSession {
     /// Arrived frames should be handed in before it.
     pub(crate) fn has_time(&self) -> bool {
         self.is_ahead() && self.generation.as_ref().is_some_and(Generation::has_time)
+    }
+
+    /// Guesses at the tokens after the committed text, which nothing has confirmed; none but in the scheme `ahead`.
+    pub fn guesses(&self) -> GuessLine {
+        let offline = self.connection.stage() != Stage::Up;
+        let (ids, chances) = self.generation.as_ref().map(Generation::line).unwrap_or_default();
+        GuessLine { ids, chances, offline }
+    }
+
+    /// True while a generation under way has guesses.
+    pub(crate) fn is_guessing(&self) -> bool {
+        self.generation.as_ref().is_some_and(Generation::is_guessing)
+    }
+
+    /// A forward pass that guesses on while the connection is gone, up to `most` guesses after the committed text;
+    /// `None` if there are that many, or no guess can follow.
+    pub fn offline_step(&mut self, most: usize, now: Duration) -> Option<Forward> {
+        if self.connection.stage() == Stage::Up {
+            return None;
+        }
+        let forward = self.generation.as_mut()?.offline_step(most, now)?;
+        Some(self.wanted(forward))
     }
 
     /// The server's Welcome; `None` before the handshake is done.
@@ -395,6 +420,9 @@ impl EdgeSession {
         }
         let settings = Settings { max_new_tokens: rest.left as u32, ..settings.clone() };
         let frame = self.begin(rest.text, &settings).map_err(EdgeError::Forgotten)?;
+        if let (Some(generation), Some(guesses)) = (&mut self.generation, rest.guesses) {
+            generation.take_over(guesses);
+        }
         self.send(None, frame.encode());
         Ok(())
     }

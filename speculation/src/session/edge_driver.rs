@@ -135,6 +135,8 @@ pub enum Notice {
     Begun,
     /// Tokens were committed.
     Committed(Committed),
+    /// The [guesses](EdgeSession::guesses) after the committed text have changed.
+    Guessed,
     /// The connection is lost; the next attempt comes after a pause.
     Reconnecting {
         /// 1, 2, … since the last that succeeded.
@@ -157,6 +159,8 @@ pub struct Driver<P: Platform, D> {
     socket: P::Socket,
     draft: D,
     retry: Retry,
+    /// The most guesses after the committed text while the connection is gone.
+    offline_tokens: usize,
     /// Attempts to connect since the last that succeeded.
     failed: u32,
     /// The reason with which the server ended the last connection, if it gave one.
@@ -200,8 +204,19 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
     pub async fn open(session: EdgeSession, platform: P, socket: P::Socket, draft: D) -> Result<Self, Failure<P, D>> {
         let (retry, failed, interruption, turned) = (Retry::NEVER, 0, None, None);
         let (silent_since, stalls) = (platform.now(), 0);
-        let mut driver =
-            Self { session, platform, socket, draft, retry, failed, interruption, turned, silent_since, stalls };
+        let mut driver = Self {
+            session,
+            platform,
+            socket,
+            draft,
+            retry,
+            offline_tokens: 0,
+            failed,
+            interruption,
+            turned,
+            silent_since,
+            stalls,
+        };
         let mut nobody = User { stop: Some(pin!(pending())), tell: |_: &EdgeSession, _| {} };
         loop {
             match driver.next_event(&mut nobody).await? {
@@ -217,6 +232,11 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
     /// Sets how often to connect again from now on when the connection is lost. At first it never does.
     pub fn set_retry(&mut self, retry: Retry) {
         self.retry = retry;
+    }
+
+    /// Sets how many tokens to guess after the committed text while the connection is gone. At first none.
+    pub fn set_offline_tokens(&mut self, tokens: usize) {
+        self.offline_tokens = tokens;
     }
 
     /// The session that it drives.
@@ -244,6 +264,7 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
                 Event::Committed(committed) => {
                     self.stalls = 0;
                     (user.tell)(&self.session, Notice::Committed(committed));
+                    self.tell_guesses(&mut user);
                 }
                 Event::Finished(reason) => return Ok(reason),
                 Event::Refused(error) => return Err(DriveError::Refused(error)),
@@ -283,6 +304,7 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
                 Some(EdgeOutput::Forward(forward)) => {
                     let began = self.platform.now();
                     self.run_draft(&forward).await?;
+                    self.tell_guesses(user);
                     self.silent_since += self.platform.now().saturating_sub(began);
                 }
                 Some(EdgeOutput::Send(bytes)) => {
@@ -382,7 +404,10 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
             let pause = self.retry.pause_after(self.failed, self.platform.chance());
             self.failed += 1;
             (user.tell)(&self.session, Notice::Reconnecting { attempt: self.failed, pause });
-            if user.unless_stopped(self.platform.sleep(pause)).await.is_none() {
+            let until = self.platform.now() + pause;
+            let goes_on = self.guess_offline(until, user).await?;
+            let rest = until.saturating_sub(self.platform.now());
+            if !goes_on || user.unless_stopped(self.platform.sleep(rest)).await.is_none() {
                 // The server cannot be reached; the next connection cancels the generation there.
                 self.session.cancel();
                 return Ok(());
@@ -396,6 +421,30 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
                 Err(error) if self.failed >= self.retry.attempts => return Err(DriveError::Connect(error)),
                 Err(_) => {}
             }
+        }
+    }
+
+    /// Guesses without a connection, up to a time. Returns false if the user stops.
+    async fn guess_offline<S: Future<Output = ()>, T: FnMut(&EdgeSession, Notice)>(
+        &mut self,
+        until: Duration,
+        user: &mut User<'_, S, T>,
+    ) -> Result<bool, Failure<P, D>> {
+        while self.platform.now() < until {
+            let Some(forward) = self.session.offline_step(self.offline_tokens, self.platform.now()) else { break };
+            self.run_draft(&forward).await?;
+            self.tell_guesses(user);
+            if user.unless_stopped(self.platform.turn()).await.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reports that the guesses may have changed, in the scheme that has any.
+    fn tell_guesses<S, T: FnMut(&EdgeSession, Notice)>(&self, user: &mut User<'_, S, T>) {
+        if self.session.is_guessing() {
+            (user.tell)(&self.session, Notice::Guessed);
         }
     }
 

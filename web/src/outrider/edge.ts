@@ -104,6 +104,21 @@ export interface Round {
   statistics: Statistics;
   /** The cost of the drafts; null without rounds: in `cloud-only`, and ahead of the server. */
   round: RoundRecord | null;
+  /** Guesses that stay visible after these tokens; absent if there are none. */
+  guess?: Guess;
+  /** The number of visible guesses that these tokens contradict; absent if there are none. */
+  withdrawn?: number;
+}
+
+/** Guesses of the draft model after the confirmed text. The server has not confirmed them, and they may be wrong. */
+export interface Guess {
+  ids: number[];
+  /** The text that they would add to the texts of all confirmed tokens. */
+  text: string;
+  /** The estimated chance that all of them are right. */
+  chance: number;
+  /** True if they were made without a connection. */
+  offline: boolean;
 }
 
 /** The result of a generation. */
@@ -148,6 +163,10 @@ export interface Continuation {
   stallMs: number;
   /** Tokens committed before a reload; they follow the prompt. */
   committed: number[];
+  /** Least chance of guesses that become visible; 1 for none. */
+  guessesFrom: number;
+  /** Most tokens guessed after the committed text while the connection is lost. */
+  offlineTokens: number;
 }
 
 /** A number for every option; null where it depends on other options. */
@@ -229,6 +248,7 @@ export interface Edge {
     continuation: Continuation,
     onRound: (round: Round) => void,
     onLine: (event: LineEvent) => void,
+    onGuess: (guess: Guess) => void,
   ): Promise<Summary>;
   /** The ids of a prompt, as `generate` reads it. */
   tokenize(prompt: Prompt, tools: readonly Tool[], chatTemplateKwargs: TemplateVariables): Uint32Array;

@@ -1,4 +1,4 @@
-import type { Claim, GenerateRequest, Round, Statistics, Summary, Token } from './edge.js';
+import type { Claim, GenerateRequest, Guess, Round, Statistics, Summary, Token } from './edge.js';
 
 /**
  * The state from which a generation resumes after a reload, as plain JSON: `Outrider.load({ resume })`, then
@@ -12,6 +12,15 @@ export interface SuspendedGeneration {
   tokens: Token[];
 }
 
+/** A step of a generation's visible text: confirmed tokens, and guesses after them in advance. */
+export type GenerationEvent =
+  /** Other guesses follow the confirmed text: they replace the last ones. */
+  | { type: 'guess'; guess: Guess }
+  /** Tokens are confirmed. They contradict no visible guess; `guess` is what stays visible after them. */
+  | { type: 'confirm'; round: Round; guess: Guess | null }
+  /** Tokens are confirmed that contradict visible guesses, of which `withdrawn` disappear. */
+  | { type: 'replace'; round: Round; guess: Guess | null; withdrawn: number };
+
 /**
  * A running generation: iterate it for its tokens, or {@link Generation.rounds} for the answers of the server. It runs
  * whether or not it is iterated; an iteration that starts late sees everything from the first token. Leaving a loop early (`break`, `return`, a throw) stops the generation.
@@ -23,6 +32,8 @@ export class Generation implements AsyncIterable<Token> {
   readonly #stop: () => void;
   readonly #request: GenerateRequest;
   readonly #rounds: Round[] = [];
+  /** The last guesses, if no round has followed them. */
+  #guess: Guess | null = null;
   #claim: Claim | null = null;
   #ended = false;
   #settle!: { resolve: (summary: Summary) => void; reject: (error: Error) => void };
@@ -67,13 +78,27 @@ export class Generation implements AsyncIterable<Token> {
 
   /** The rounds one by one, then the summary as the return value. */
   async *rounds(): AsyncGenerator<Round, Summary, void> {
+    for await (const event of this.events()) if (event.type !== 'guess') yield event.round;
+    return this.summary;
+  }
+
+  /**
+   * The rounds with guesses at the text that follows them, then the summary as the return value. Guesses that were
+   * replaced before they were read are left out.
+   */
+  async *events(): AsyncGenerator<GenerationEvent, Summary, void> {
     let complete = false;
+    let seen: Guess | null = null;
     try {
       for (let next = 0; ;) {
         const round = this.#rounds[next];
         if (round) {
           next += 1;
-          yield round;
+          const { guess = null, withdrawn = 0 } = round;
+          yield withdrawn > 0 ? { type: 'replace', round, guess, withdrawn } : { type: 'confirm', round, guess };
+        } else if (this.#guess && this.#guess !== seen && !this.#ended) {
+          seen = this.#guess;
+          yield { type: 'guess', guess: seen };
         } else if (this.#ended) {
           complete = true;
           return await this.summary;
@@ -89,6 +114,13 @@ export class Generation implements AsyncIterable<Token> {
   /** @internal */
   add(round: Round): void {
     this.#rounds.push(round);
+    this.#guess = null;
+    this.#tell();
+  }
+
+  /** @internal */
+  guess(guess: Guess): void {
+    this.#guess = guess;
     this.#tell();
   }
 

@@ -12,7 +12,7 @@ import { generationRanges } from './tables.js';
 const noHeads = { gate: false, stop: false };
 const request: GenerateRequest = resolveRequest('p', {}, generationRanges, noHeads);
 const claim = { session: '01', secret: '02', attempts: 0, generation: 1 };
-const continuation = { attempts: 3, stallMs: 5000, committed: [] };
+const continuation = { attempts: 3, stallMs: 5000, committed: [], guessesFrom: 0.8, offlineTokens: 64 };
 const round: Round = { tokens: [{ id: 1, text: 'a', origin: 'accepted' }], statistics: emptySummary, round: null };
 const done: Summary = { ...emptySummary, finish: 'length' };
 const engineInfo = { build: 'simd128' as const, threads: 1, failed: [] };

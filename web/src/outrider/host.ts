@@ -191,6 +191,7 @@ export class EdgeHost {
           post({ type: 'round', id, round });
         },
         (event) => post({ type: 'line', id, event }),
+        (guess) => post({ type: 'guess', id, guess }),
       );
     };
 

@@ -15,6 +15,7 @@ export type {
   ComparedScheme,
   Finish,
   GenerateRequest,
+  Guess,
   Link,
   Message,
   Mode,
@@ -39,7 +40,7 @@ export type {
 export type { Limits } from './limits.js';
 export { OutriderError } from './errors.js';
 export type { OutriderErrorCode } from './errors.js';
-export type { Generation, SuspendedGeneration } from './generation.js';
+export type { Generation, GenerationEvent, SuspendedGeneration } from './generation.js';
 export type { LoadProgress } from './messages.js';
 export { openLink, reasonAgainst } from './options.js';
 export type { ConversationOptions, GenerateOptions } from './options.js';

@@ -1,6 +1,6 @@
 import { builds, engines } from './builds.js';
 import type { Build, EngineInfo, EngineKind, EngineRequest } from './builds.js';
-import type { LineEvent, Link } from './edge.js';
+import type { Continuation, LineEvent, Link } from './edge.js';
 import { invalidOption, OutriderError } from './errors.js';
 import { engineAddresses } from './files.js';
 import type { SuspendedGeneration } from './generation.js';
@@ -88,6 +88,16 @@ export interface LoadOptions {
    * ever.
    */
   stallTimeoutMs?: number | undefined;
+  /**
+   * Least chance of guesses that `generation.events()` gives before the server has confirmed them; 0.8 if not given.
+   * Null or 1 gives none.
+   */
+  guessesFrom?: number | null | undefined;
+  /**
+   * Most tokens that a generation guesses after the confirmed text while its connection is lost, as events `guess` with
+   * `offline`; 64 if not given, and 0 for none. The server confirms or replaces them after the reconnection.
+   */
+  offlineTokens?: number | undefined;
   /** Called when a generation has lost its connection, and when it goes on. */
   onConnection?: ((event: ConnectionEvent) => void) | undefined;
   /**
@@ -132,6 +142,7 @@ const known: Record<keyof LoadOptions, true> = {
   ...{ connectTimeoutMs: true, reconnectAttempts: true, stallTimeoutMs: true, resume: true },
   ...{ signal: true, onProgress: true, onConnection: true, onFallback: true, onCacheFull: true },
   ...{ onEngine: true, fallback: true, persist: true, wait: true, ignoreSetting: true },
+  ...{ guessesFrom: true, offlineTokens: true },
 };
 
 /**
@@ -156,6 +167,13 @@ export function checkLoadOptions(options: LoadOptions): void {
     throw invalidOption('connectTimeoutMs must be above 0');
   }
   if (!(stallTimeoutMs > 0)) throw invalidOption('stallTimeoutMs must be above 0, or Infinity');
+  const { guessesFrom = null, offlineTokens = 0 } = options;
+  if (guessesFrom !== null && !(guessesFrom >= 0 && guessesFrom <= 1)) {
+    throw invalidOption('guessesFrom must be a chance from 0 to 1, or null');
+  }
+  if (!(Number.isInteger(offlineTokens) && offlineTokens >= 0 && offlineTokens <= 1024)) {
+    throw invalidOption('offlineTokens must be a whole number from 0 to 1024');
+  }
   if (!(Number.isInteger(reconnectAttempts) && reconnectAttempts >= 0)) {
     throw invalidOption('reconnectAttempts must be a whole number from 0 on');
   }
@@ -218,6 +236,15 @@ function ignoredSettings({ ignoreSetting = [] }: LoadOptions): string[] {
     throw invalidOption('ignoreSetting is the name of a setting of the draft model, or an array of names');
   }
   return [...(names as readonly string[])];
+}
+
+/** The terms on which all generations keep their sessions. */
+export type Terms = Omit<Continuation, 'committed'>;
+
+/** The terms that the options ask for. */
+export function termsOf(options: LoadOptions): Terms {
+  const { reconnectAttempts = 8, stallTimeoutMs = 5_000, guessesFrom = 0.8, offlineTokens = 64 } = options;
+  return { attempts: reconnectAttempts, stallMs: stallTimeoutMs, guessesFrom: guessesFrom ?? 1, offlineTokens };
 }
 
 /** Resolves all addresses. @throws {@link OutriderError} `invalid-option` */

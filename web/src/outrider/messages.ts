@@ -5,6 +5,7 @@ import type {
   Claim,
   Continuation,
   GenerateRequest,
+  Guess,
   LineEvent,
   Link,
   ModelInfo,
@@ -74,6 +75,7 @@ export type FromWorker =
   /** Connected again, after the connection was lost. */
   | { type: 'reconnected'; session: SessionInfo }
   | { type: 'round'; id: number; round: Round }
+  | { type: 'guess'; id: number; guess: Guess }
   | { type: 'line'; id: number; event: LineEvent }
   | { type: 'done'; id: number; summary: Summary }
   | { type: 'failed'; id: number; error: PlainError }

@@ -122,11 +122,11 @@ test('settings to ignore reach the worker', async () => {
       ['a', 'b'],
     ],
   ] as const) {
-    await Outrider.load({ ignoreSetting });
+    await load({ ignoreSetting });
     expect(FakeWorker.last.sent[0]).toMatchObject({ sources: { ignoreSettings } });
   }
   for (const ignoreSetting of ['', [''], [5], { a: true }, null]) {
-    const load = Outrider.load({ ignoreSetting: ignoreSetting as never });
+    const load = load({ ignoreSetting: ignoreSetting as never });
     await expect(load).rejects.toMatchObject({ code: 'invalid-option' });
   }
 });
@@ -362,7 +362,7 @@ test('a generation can be suspended, and resumed by another page', async () => {
   await reachesWorker();
   expect(FakeWorker.last.sent.at(-1)).toMatchObject({
     request: state.request,
-    continuation: { attempts: 2, stallMs: 5000, committed: [0, 1] },
+    continuation: { attempts: 2, stallMs: 5000, committed: [0, 1], guessesFrom: 0.8, offlineTokens: 64 },
   });
   say({ type: 'round', id: 1, round: round('c') });
   say({ type: 'done', id: 1, summary: { ...done, text: 'abc' } });

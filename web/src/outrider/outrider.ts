@@ -6,8 +6,8 @@ import { OutriderError, revive } from './errors.js';
 import { startWorker } from './files.js';
 import { emptySummary, Generation } from './generation.js';
 import type { SuspendedGeneration } from './generation.js';
-import { checkLoadOptions, engineRequestOf, sourcesOf } from './load-options.js';
-import type { ConnectionEvent, LoadOptions } from './load-options.js';
+import { checkLoadOptions, engineRequestOf, sourcesOf, termsOf } from './load-options.js';
+import type { ConnectionEvent, LoadOptions, Terms } from './load-options.js';
 import type { Answer, FromWorker, LoadProgress, Question, Sources, ToWorker } from './messages.js';
 import { ChatCompletions, Completions } from './completions.js';
 import { watchNetwork } from './network.js';
@@ -73,8 +73,7 @@ export class Outrider {
   readonly #request: EngineRequest;
   readonly #workerUrl: string | URL | undefined;
   readonly #connectTimeoutMs: number;
-  readonly #reconnectAttempts: number;
-  readonly #stallMs: number;
+  readonly #terms: Terms;
   readonly #token: TokenSource | undefined;
   readonly #onConnection: (event: ConnectionEvent) => void;
   /** The session that the first worker resumes. */
@@ -115,9 +114,8 @@ export class Outrider {
     this.#request = engineRequestOf(options);
     this.#workerUrl = options.workerUrl;
     this.#connectTimeoutMs = options.connectTimeoutMs ?? 20_000;
-    this.#reconnectAttempts = options.reconnectAttempts ?? 8;
+    this.#terms = termsOf(options);
     this.#token = options.token;
-    this.#stallMs = options.stallTimeoutMs ?? 5_000;
     this.#onConnection = options.onConnection ?? (() => {});
     this.#onCacheFull = options.onCacheFull ?? (() => {});
     this.#onEngine = options.onEngine ?? (() => {});
@@ -369,8 +367,7 @@ export class Outrider {
     }
     if (generation.ended) return;
     running.sent = true;
-    const continuation = { attempts: this.#reconnectAttempts, stallMs: this.#stallMs, committed };
-    this.#post({ type: 'generate', id, request, continuation });
+    this.#post({ type: 'generate', id, request, continuation: { ...this.#terms, committed } });
   }
 
   #stop(id: number): void {
@@ -498,6 +495,9 @@ export class Outrider {
         return;
       case 'round':
         this.#find(message.id)?.generation.add(this.#whole(message.id, message.round));
+        return;
+      case 'guess':
+        this.#find(message.id)?.generation.guess(message.guess);
         return;
       case 'line':
         this.#follow(message.id, message.event);

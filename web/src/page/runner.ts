@@ -142,7 +142,10 @@ export class Runner {
       setState('generating', true);
       report(progress);
       renewPatience();
-      for await (const round of generation.rounds()) {
+      for await (const event of generation.events()) {
+        text.guess(event.guess);
+        if (event.type === 'guess') continue;
+        const { round } = event;
         renewPatience();
         report(progress);
         // Counts of an earlier page belong to the same text; its tokens come first, without statistics.

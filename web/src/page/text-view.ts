@@ -1,4 +1,4 @@
-import type { Origin, Prompt, Round } from '../outrider/index.js';
+import type { Guess, Origin, Prompt, Round } from '../outrider/index.js';
 import { said } from './conversation.js';
 import { element, make } from './elements.js';
 import { origins } from './origins.js';
@@ -29,6 +29,10 @@ export class TextView {
   #tallies: Record<Origin, number> = { ...noTallies };
   #answers = 0;
   #text: HTMLElement | null = null;
+  /** Guesses after the text; assistive technology gets confirmed text only. */
+  readonly #guesses = make('span', { class: 'guess', 'aria-hidden': 'true' });
+  #guess: Guess | null = null;
+  #frame = 0;
 
   constructor() {
     for (const [origin, { name, meaning }] of Object.entries(origins)) {
@@ -54,13 +58,37 @@ export class TextView {
         text,
       ),
     );
-    this.#text = make('p', { class: 'text' }, ...given);
+    this.guess(null);
+    this.#text = make('p', { class: 'text' }, ...given, this.#guesses);
     this.#output.replaceChildren(this.#text);
     // A long conversation is shown at its end.
     this.#output.scrollTop = this.#output.scrollHeight;
     this.#output.setAttribute('aria-busy', 'true');
     this.#strip.replaceChildren();
     for (const { count } of this.#rows.values()) count.textContent = '';
+  }
+
+  /** Shows guesses after the text, from the next frame on; null removes them at once. */
+  guess(guess: Guess | null): void {
+    this.#guess = guess;
+    if (guess === null) {
+      cancelAnimationFrame(this.#frame);
+      this.#frame = 0;
+      this.#guesses.textContent = '';
+      return;
+    }
+    this.#frame ||= requestAnimationFrame(() => {
+      this.#frame = 0;
+      this.#draw();
+    });
+  }
+
+  #draw(): void {
+    const follows = atEnd(this.#output);
+    this.#guesses.textContent = this.#guess?.text ?? '';
+    this.#guesses.toggleAttribute('data-offline', this.#guess?.offline ?? false);
+    this.#guesses.title = this.#guess?.offline ? 'Unverified: there is no connection to the server' : '';
+    if (follows) this.#output.scrollTop = this.#output.scrollHeight;
   }
 
   add(round: Round): void {
@@ -75,7 +103,7 @@ export class TextView {
       span.dataset['tokenId'] = String(token.id);
       span.dataset['origin'] = origin;
       this.#facts.set(span, { token, round, answer: this.#answers });
-      this.#text?.append(span);
+      this.#guesses.before(span);
       this.#tallies[origin] += 1;
       const count = this.#rows.get(origin)?.count;
       if (count) count.textContent = String(this.#tallies[origin]);
@@ -90,6 +118,7 @@ export class TextView {
   }
 
   end(): void {
+    this.guess(null);
     this.#output.setAttribute('aria-busy', 'false');
   }
 }

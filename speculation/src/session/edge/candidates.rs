@@ -33,6 +33,8 @@ struct Guess {
     chain: u32,
     /// True if it was ever sent.
     was_sent: bool,
+    /// The draft model's probability of it, before S(·), if that is known.
+    q: Option<f64>,
     behind: Drafted,
 }
 
@@ -174,12 +176,12 @@ impl Candidates {
         self.tree.len()
     }
 
-    /// Adds the draft model's candidates after a node, or after the text, with the distribution that they were drawn
-    /// from if it is reported. Gives the first as a node.
+    /// Adds the draft model's candidates after a node, or after the text, with its probability `q` of the first if that
+    /// is known, and the distribution that they were drawn from if it is reported. Gives the first as a node.
     pub(super) fn drafted(
         &mut self,
         at: Option<Key>,
-        first: u32,
+        (first, q): (u32, Option<f64>),
         second: Option<u32>,
         evidence: Option<TokenEvidence>,
     ) -> Option<Key> {
@@ -188,7 +190,12 @@ impl Candidates {
             None => self.next = drafted,
             Some(key) => self.tree.get_mut(key)?.value.behind = drafted,
         }
-        Some(self.tree.add(at, first, Guess::default()))
+        Some(self.tree.add(at, first, Guess { q, ..Guess::default() }))
+    }
+
+    /// The line's guesses, each with the draft model's probability of it, if that is known.
+    pub(super) fn line(&self) -> impl Iterator<Item = (u32, Option<f64>)> {
+        self.tree.line().filter_map(|key| self.tree.get(key)).map(|node| (node.id, node.value.q))
     }
 
     /// Takes second candidates as guesses where they are worth it.
@@ -227,11 +234,13 @@ impl Candidates {
     ) -> Option<Run> {
         let line_goes_on = next.is_some_and(|at| self.is_on_line(at));
         let is_unsent = |key: &Key| self.tree.get(*key).is_some_and(|node| node.value.chain == 0);
-        let mut run: Vec<Key> = self.tree.line().filter(is_unsent).take(MAX_DRAFT_TOKENS.into()).collect();
+        // Guesses made without a connection may be more than the server lets lie ahead of the text.
+        let line = self.tree.line().take(policy.most);
+        let mut run: Vec<Key> = line.filter(is_unsent).take(MAX_DRAFT_TOKENS.into()).collect();
         if run.len() < group && line_goes_on && !run.is_empty() {
             return None;
         }
-        if run.is_empty() && policy.branches > 0 {
+        if run.is_empty() && policy.branches > 0 && self.tree.len() <= policy.most {
             let is_side = |key: &Key| {
                 let Some(node) = self.tree.get(*key).filter(|_| is_unsent(key)) else { return false };
                 let before = node.parent.is_none_or(|parent| !is_unsent(&parent));

@@ -8,6 +8,7 @@ use outrider_codec::{
 };
 
 use super::{
+    candidates::Candidates,
     drafter::Drafter,
     drafting::Drafting,
     error::{EdgeError, StartError},
@@ -20,7 +21,7 @@ use super::{
     settings::{self, Ends, Mode, Settings},
     text::Text,
 };
-use crate::{Choice, Chosen, TopK, judge::Verification};
+use crate::{Choice, Chosen, Forward, TopK, judge::Verification};
 
 /// A generation under way.
 #[derive(Debug)]
@@ -49,6 +50,8 @@ pub(super) struct Rest {
     /// Tokens that may still follow, and the reason why no more.
     pub(super) left: usize,
     pub(super) limit: Finish,
+    /// Guesses at the text that follows.
+    pub(super) guesses: Option<Candidates>,
 }
 
 impl Generation {
@@ -97,12 +100,44 @@ impl Generation {
     }
 
     /// Returns what another generation would go on from: the text without unreported tokens of a sequence cascade.
-    pub(super) fn into_rest(self, lessons: &mut Lessons) -> Rest {
+    pub(super) fn into_rest(mut self, lessons: &mut Lessons) -> Rest {
         let mut text = self.text;
         text.take_back(self.writer.rounds().map_or(0, Drafting::held));
         let (left, limit) = (text.left(), text.limit());
+        let guesses = match &mut self.writer {
+            Writer::Ahead(guessing) => Some(guessing.take_candidates()),
+            _ => None,
+        };
         self.writer.teach(lessons);
-        Rest { text: text.into_ids(), left, limit }
+        Rest { text: text.into_ids(), left, limit, guesses }
+    }
+
+    /// Takes the guesses of the same text in a session that the server has forgotten.
+    pub(super) fn take_over(&mut self, guesses: Candidates) {
+        if let Writer::Ahead(guessing) = &mut self.writer {
+            guessing.take_over(guesses);
+        }
+    }
+
+    /// The guesses after the text, and for each the chance that it and all before it are right.
+    pub(super) fn line(&self) -> (Vec<u32>, Vec<f64>) {
+        match &self.writer {
+            Writer::Ahead(guessing) => guessing.line(),
+            _ => Default::default(),
+        }
+    }
+
+    /// True if there are guesses after the text.
+    pub(super) fn is_guessing(&self) -> bool {
+        matches!(&self.writer, Writer::Ahead(guessing) if guessing.has_guesses())
+    }
+
+    /// A forward pass that continues the guesses without a connection, up to `most` of them.
+    pub(super) fn offline_step(&mut self, most: usize, now: Duration) -> Option<Forward> {
+        match &mut self.writer {
+            Writer::Ahead(guessing) => guessing.offline_step(&self.text, most, now),
+            _ => None,
+        }
     }
 
     pub(super) fn number(&self) -> u32 {
@@ -263,7 +298,7 @@ impl Writer {
     fn teach(self, lessons: &mut Lessons) {
         match self {
             Self::Rounds(drafting) => drafting.teach(lessons),
-            Self::Ahead(guessing) => lessons.ahead = Some(guessing.into_controller()),
+            Self::Ahead(guessing) => guessing.teach(lessons),
             Self::Target => {}
         }
     }

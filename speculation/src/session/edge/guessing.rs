@@ -29,6 +29,7 @@ use crate::{
     Choice, Chosen, Forward,
     control::{
         ahead::{AheadController, Goal},
+        calibration::Calibration,
         observation::Observation,
         plan::Mode,
     },
@@ -73,6 +74,7 @@ pub(super) struct Guessing {
     frames: FramesUnheard,
     /// Time at which tokens came that proved guesses wrong, until others are sent.
     corrected: Option<Duration>,
+    calibration: Calibration,
 }
 
 /// A draft that the next one follows with nothing in between but what has to be done.
@@ -128,12 +130,51 @@ impl Guessing {
             busy: None,
             frames: FramesUnheard::none(),
             corrected: None,
+            calibration: std::mem::take(&mut lessons.calibration),
         })
     }
 
-    /// Returns what has been measured, for the next generation.
-    pub(super) fn into_controller(self) -> AheadController {
-        self.controller
+    /// Passes on what has been measured to the next generation.
+    pub(super) fn teach(self, lessons: &mut Lessons) {
+        (lessons.ahead, lessons.calibration) = (Some(self.controller), self.calibration);
+    }
+
+    /// True if there are guesses after the text.
+    pub(super) fn has_guesses(&self) -> bool {
+        self.candidates.len() > 0
+    }
+
+    /// The line of guesses after the text, and for each the chance that it and all before it are right.
+    pub(super) fn line(&self) -> (Vec<u32>, Vec<f64>) {
+        let mut chance = 1.0;
+        let line = self.candidates.line().map(|(id, q)| {
+            chance *= self.calibration.chance(q);
+            (id, chance)
+        });
+        line.unzip()
+    }
+
+    /// A forward pass that continues the line without a connection, up to `most` guesses; `None` if the line is that
+    /// long or no guess can follow.
+    pub(super) fn offline_step(&mut self, text: &Text, most: usize, now: Duration) -> Option<Forward> {
+        if self.draft.is_some() {
+            return None;
+        }
+        let policy = Policy { lead: most, most: usize::MAX, branches: 0, ..self.policy(text) };
+        let at = self.candidates.next(policy, |id| text.is_end(id))?;
+        self.busy = None;
+        Some(self.draft_after(at, text, now))
+    }
+
+    /// Takes the guesses of the same text in a session that the server has forgotten.
+    pub(super) fn take_over(&mut self, candidates: Candidates) {
+        self.candidates = candidates;
+        self.candidates.resumed();
+    }
+
+    /// Gives up the guesses, for another session.
+    pub(super) fn take_candidates(&mut self) -> Candidates {
+        std::mem::take(&mut self.candidates)
     }
 
     /// The connection is another: what was under way may be lost.
@@ -180,6 +221,11 @@ impl Guessing {
             }
             self.busy = Some(Busy { since: now, drafts: 1, frames: 0 });
         }
+        Some(Step::Forward(self.draft_after(at, text, now)))
+    }
+
+    /// Begins a pass of the draft model after a guess, or after the text.
+    fn draft_after(&mut self, at: Option<Key>, text: &Text, now: Duration) -> Forward {
         let fed = [text.ids(), &self.candidates.path(at)].concat();
         let same = self.cached.iter().zip(&fed).take_while(|(cached, id)| cached == id).count();
         // The row of the last one is wanted.
@@ -187,7 +233,7 @@ impl Guessing {
         let forward = Forward::new(keep, fed[keep..].to_vec(), 1);
         self.cached = fed;
         self.draft = Some(DraftUnderWay { began: now, at, is_stale: false });
-        Some(Step::Forward(forward))
+        forward
     }
 
     /// The guess, or the text, after which another draft is of use; `None` if none is, or the server has no room.
@@ -259,7 +305,8 @@ impl Guessing {
             let (first, second) = self.best_two(position, &q);
             let told = || TokenEvidence::of_guess(&q.dense(), self.scheme.fixed_token_bits());
             let evidence = self.tells_evidence.then(told);
-            self.candidates.drafted(at, first, second, evidence);
+            let probability = q.unscaled().log_probability(q.logits()[first as usize]).exp();
+            self.candidates.drafted(at, (first, Some(probability)), second, evidence);
         }
         Ok(Reaction::Wait)
     }
@@ -308,7 +355,7 @@ impl Guessing {
         for Chosen { first, second } in chosen {
             books.ledger.guessed(time);
             if goes_on {
-                at = self.candidates.drafted(at, *first, second.filter(|_| self.is_branching()), None);
+                at = self.candidates.drafted(at, (*first, None), second.filter(|_| self.is_branching()), None);
                 goes_on = at.is_some() && !books.text.is_end(*first) && self.candidates.len() < self.most;
             }
         }
@@ -344,6 +391,7 @@ impl Guessing {
             if self.tells_evidence {
                 evidence.push(self.candidates.take_evidence());
             }
+            let first = self.candidates.line().next();
             let Compared { guesses, candidates, right, key, was_sent } = self.candidates.advance(id);
             // Over another connection come answers to what was sent over the last.
             if judged && !was_sent {
@@ -351,6 +399,9 @@ impl Guessing {
             }
             self.controller.observe(Observation::Compared { candidates, right });
             is_right &= right == Some(0);
+            if let Some((guess, q)) = first {
+                self.calibration.observe(q, guess == id);
+            }
             let right = right.filter(|which| *which < guesses);
             if guesses > 0 {
                 books.ledger.compared(right, judged);

@@ -14,6 +14,7 @@ use super::settings::Speculation;
 use crate::{
     control::{
         ahead::AheadController,
+        calibration::Calibration,
         rounds::{Bonus, ControlParameters, RoundController},
     },
     draft::conformal::Conformal,
@@ -26,6 +27,7 @@ use crate::{
 pub(super) struct Lessons {
     pub(super) rounds: Option<Learned>,
     pub(super) ahead: Option<AheadController>,
+    pub(super) calibration: Calibration,
     /// Time of the last handshake, until a generation has learned it.
     pub(super) handshake: Option<Duration>,
     pub(super) thresholds: Thresholds,
