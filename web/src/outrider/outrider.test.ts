@@ -126,8 +126,8 @@ test('settings to ignore reach the worker', async () => {
     expect(FakeWorker.last.sent[0]).toMatchObject({ sources: { ignoreSettings } });
   }
   for (const ignoreSetting of ['', [''], [5], { a: true }, null]) {
-    const load = load({ ignoreSetting: ignoreSetting as never });
-    await expect(load).rejects.toMatchObject({ code: 'invalid-option' });
+    const refused = load({ ignoreSetting: ignoreSetting as never });
+    await expect(refused).rejects.toMatchObject({ code: 'invalid-option' });
   }
 });
 
@@ -212,9 +212,7 @@ test('options that are undefined are not given', async () => {
   expectTypeOf<{ [Name in keyof Text]: undefined }>().toExtend<Text>();
   const unset = (names: readonly string[]) => Object.fromEntries(names.map((name) => [name, undefined]));
   const loading = ['server', 'draft', 'tokenizer', 'heads', 'chat', 'token', 'engine', 'build', 'threads', 'wasmUrl'];
-  const outrider = await load(
-    unset([...loading, 'workerUrl', 'link', 'signal', 'headers', 'fallback', 'resume']),
-  );
+  const outrider = await load(unset([...loading, 'workerUrl', 'link', 'signal', 'headers', 'fallback', 'resume']));
   outrider.generate(
     'p',
     unset(['temperature', 'seed', 'scheme', 'rule', 'mode', 'stop', 'tools', 'evidence', 'signal']),
@@ -329,9 +327,7 @@ test('the engine that was asked for is passed on, the one that runs is told, non
   await load({ server: 'http://server' });
   expect(FakeWorker.last.sent[0]).toMatchObject({ engine: { engine: 'auto', build: 'auto', threads: null } });
   for (const options of [{ threads: 0 }, { threads: 1.5 }, { threads: Number.NaN }, { build: 'fast' as 'auto' }]) {
-    await expect(load({ server: 'http://server', ...options })).rejects.toMatchObject({
-      code: 'invalid-option',
-    });
+    await expect(load({ server: 'http://server', ...options })).rejects.toMatchObject({ code: 'invalid-option' });
   }
 });
 
