@@ -32,7 +32,8 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     let blocks = verifications(&runtime, &pair)?;
     let mut table = format!(
         "{SESSIONS} prompts of 128 tokens at default settings (T = 0.7, top-p 0.95, γ = 4, K = 32, ℓ = 100), no bit \
-         budget, verified token by token. Acceptance: accepted per judged draft, ± one standard error. Uplink: payload bits. Downlink: whole \
+         budget, verified token by token. Acceptance: accepted per judged draft, ± one standard error. Uplink: \
+         payload bits. Downlink: whole \
          frames. Passes: of the target, per committed token; tokens/s with both ends on this machine.\n\n\
          | scheme | acceptance | uplink / drafted | uplink / token | downlink / token | passes / token | tokens/s |\n\
          |---|--:|--:|--:|--:|--:|--:|\n"

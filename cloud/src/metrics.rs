@@ -1,7 +1,8 @@
 //! Metrics for `/metrics`, in the OpenMetrics text format that Prometheus reads.
 //!
 //! Names begin with `outrider_`; counters end with `_total`, times with `_seconds`, sizes with `_bytes`. Every label
-//! has few values, all known beforehand: schemes, error codes, positions up to 16, keys, routes, statuses. docs/operating.md describes
+//! has few values, all known beforehand: schemes, error codes, positions up to 16, keys, routes, statuses.
+//! docs/operating.md describes
 //! which to watch.
 
 use std::{fmt, fs, time::Duration};

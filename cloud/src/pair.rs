@@ -165,8 +165,8 @@ pub enum PairError {
 }
 
 impl PairPaths {
-    /// Replaces a short name and names on the hub by paths in the cache, and downloads missing files. From here on, models are loaded
-    /// although they have the settings to be ignored.
+    /// Replaces a short name and names on the hub by paths in the cache, and downloads missing files. From here on,
+    /// models are loaded although they have the settings to be ignored.
     ///
     /// # Errors
     /// If a name is malformed, or its model cannot be downloaded.

@@ -1,5 +1,5 @@
-//! Block verification (Sun et al. 2024, arXiv 2403.10444, Algorithm 2). All drafts of a round and all numbers of accepted
-//! ones are enumerated from the paper: the text has the target's distribution to the last digits, and rounds of whole
+//! Block verification (Sun et al. 2024, arXiv 2403.10444, Algorithm 2). All drafts of a round and all numbers of
+//! accepted ones are enumerated from the paper: the text has the target's distribution to the last digits, and rounds of whole
 //! sessions commit what the enumeration says.
 
 use outrider_codec::scheme::{Code, SchemeParameters};

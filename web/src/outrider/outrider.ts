@@ -1,54 +1,34 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 import type { EngineInfo, EngineRequest } from './builds.js';
-import type { Claim, GenerateRequest, LineEvent, Link, ModelInfo, Prompt, Round } from './edge.js';
-import type { SessionInfo, Statistics, Summary } from './edge.js';
+import type { Claim, GenerateRequest, Link, ModelInfo, Prompt, SessionInfo } from './edge.js';
 import { OutriderError, revive } from './errors.js';
-import { startWorker } from './files.js';
 import { emptySummary, Generation } from './generation.js';
 import type { SuspendedGeneration } from './generation.js';
 import { checkLoadOptions, engineRequestOf, sourcesOf, termsOf } from './load-options.js';
 import type { ConnectionEvent, LoadOptions, Terms } from './load-options.js';
 import type { Answer, FromWorker, LoadProgress, Question, Sources, ToWorker } from './messages.js';
 import { ChatCompletions, Completions } from './completions.js';
+import { ended, openWorker } from './line.js';
 import { watchNetwork } from './network.js';
 import { checkLink, openLink, rangesFor, resolveRequest } from './options.js';
 import type { ConversationOptions, GenerateOptions } from './options.js';
-import { Questions } from './questions.js';
-import { joined, ServerAlone } from './server-alone.js';
+import { idsQuestion, Questions } from './questions.js';
+import { addRound, isOpen, isServersText, join, stopWith, totals } from './running.js';
+import type { Running } from './running.js';
+import { ServerAlone } from './server-alone.js';
 import { deleteFile, forgetFiles, listFiles } from './store.js';
 import type { KeptModel } from './store.js';
 import { policies } from './tables.js';
 import type { NumberOption, Policies, Range } from './tables.js';
 import { tokenMessage } from './token.js';
 import type { TokenSource } from './token.js';
-import { checkedIds, checkedPrompt, checkedState, checkedTools, checkedVariables } from './validation.js';
+import { checkedIds, checkedState } from './validation.js';
 
 // Browsers without `await using` may lack the symbol, and do not ask for it.
 const asyncDispose: typeof Symbol.asyncDispose = Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose');
 
 /** Most time that a stopped generation may take to end before its worker is terminated. */
 const STOP_GRACE_MS = 10_000;
-/** Most time that a closing worker may take to end its session. */
-const CLOSE_GRACE_MS = 1_000;
-
-/** A generation that has not ended. */
-interface Running {
-  id: number;
-  generation: Generation;
-  /** True once the worker, or the server alone, has the request. */
-  sent: boolean;
-  /** True while the server writes alone. */
-  isAlone: boolean;
-  /** True once the draft model joins what the server has begun alone. */
-  joins: boolean;
-  /** Totals of the server alone from `started` on, if the draft model has joined since. */
-  before: { statistics: Statistics; started: number } | null;
-  stopped: boolean;
-  /** Ends the generation where the server writes alone. */
-  abort: AbortController;
-  /** Terminates a worker that does not end the generation. */
-  graceTimer?: ReturnType<typeof setTimeout>;
-}
 
 /** The writers of a text: a draft model and the server, or the server alone. */
 export type WritingMode = 'draft' | 'server';
@@ -62,8 +42,6 @@ export type WritingMode = 'draft' | 'server';
  * for await (const token of generation) page.append(token.text);
  * const { tokensPerSecond, serverPassesPerToken } = await generation.summary;
  * ```
- *
- * Where the draft model cannot run, the server writes alone: {@link Outrider.mode}, `fallback` of {@link LoadOptions}.
  *
  * Errors are {@link OutriderError}s. After a lost connection the next `generate()` reconnects; after a
  * crash of the worker it also loads the draft again, from the browser's cache if the server allows.
@@ -158,9 +136,7 @@ export class Outrider {
   }
 
   /** Deletes all draft models that are kept in the origin's private file system. */
-  static async forgetModels(): Promise<void> {
-    await forgetFiles();
-  }
+  static readonly forgetModels = (): Promise<void> => forgetFiles();
 
   /** Lists the draft models that this origin keeps, those of earlier visits included. */
   static listModels(): Promise<KeptModel[]> {
@@ -243,10 +219,7 @@ export class Outrider {
    * conversation's form. `summary.promptTokenIds` will be the same.
    */
   async tokenize(prompt: Prompt, options: ConversationOptions = {}): Promise<number[]> {
-    const checked = checkedPrompt(prompt);
-    const tools = checkedTools(options.tools ?? [], checked);
-    const chatTemplateKwargs = checkedVariables(options.chatTemplateKwargs ?? {});
-    const answer = await this.#ask({ about: 'ids', prompt: checked, tools, chatTemplateKwargs });
+    const answer = await this.#ask(idsQuestion(prompt, options));
     return answer as number[];
   }
 
@@ -278,13 +251,7 @@ export class Outrider {
       abort,
     };
     this.#running.push(running);
-    if (signal) {
-      const stop = (): void => generation.stop();
-      signal.addEventListener('abort', stop, { once: true });
-      const forget = (): void => signal.removeEventListener('abort', stop);
-      generation.summary.then(forget, forget);
-      if (signal.aborted) generation.stop();
-    }
+    if (signal) stopWith(generation, signal);
     void this.#run(running, earlier, request, committed);
     return generation;
   }
@@ -310,26 +277,12 @@ export class Outrider {
   }
 
   /** Calls {@link Outrider.close}, for `await using`. */
-  [asyncDispose](): Promise<void> {
-    return this.close();
-  }
+  [asyncDispose] = (): Promise<void> => this.close();
 
   #sayGoodbye(): Promise<void> {
     this.#unwatch();
     const worker = this.#worker;
-    const gone = new Promise<void>((resolve) => {
-      if (!worker) return resolve();
-      const end = (): void => {
-        clearTimeout(timer);
-        worker.terminate();
-        resolve();
-      };
-      const timer = setTimeout(end, CLOSE_GRACE_MS);
-      worker.addEventListener('message', ({ data }: MessageEvent<FromWorker>) => {
-        if (data.type === 'closed') end();
-      });
-      worker.addEventListener('error', end);
-    });
+    const gone = worker ? ended(worker) : Promise.resolve();
     this.#post({ type: 'close' });
     // The worker ends itself once it has closed the session; if it is busy, this does not wait for it.
     this.#worker = null;
@@ -406,10 +359,7 @@ export class Outrider {
         this.#unwatch = watchNetwork(() => this.#post({ type: 'network' }));
         this.#alone = null;
         this.#onEngine(this.#engine);
-        for (const running of this.#running.filter(({ isAlone }) => isAlone)) {
-          running.joins = true;
-          running.abort.abort();
-        }
+        this.#running.forEach(join);
       },
       (error: unknown) => {
         if (this.#closed) return;
@@ -440,23 +390,15 @@ export class Outrider {
   #startWorker(): Promise<void> {
     let worker: Worker;
     try {
-      worker = startWorker(this.#workerUrl);
-    } catch (cause) {
-      // Of another origin, or not allowed by the page.
-      const error = new OutriderError('worker-crashed', 'the worker could not be started', { cause });
-      return Promise.reject(error);
-    }
-    worker.addEventListener('message', (event: MessageEvent<FromWorker>) => {
       // A message may still be under way when its worker has been replaced.
-      if (worker === this.#worker) this.#receive(event.data);
-    });
-    worker.addEventListener('error', (event) => {
-      if (worker !== this.#worker) return;
-      const message =
-        event.message ||
-        'the worker could not be started (a Content-Security-Policy needs worker-src blob:, or else workerUrl)';
-      this.#discardWorker(new OutriderError('worker-crashed', message));
-    });
+      worker = openWorker(
+        this.#workerUrl,
+        (message) => worker === this.#worker && this.#receive(message),
+        (error) => worker === this.#worker && this.#discardWorker(error),
+      );
+    } catch (error) {
+      return Promise.reject(error as OutriderError);
+    }
     this.#worker = worker;
     this.#ready = new Promise((resolve, reject) => (this.#loading = { resolve, reject }));
     this.#post({
@@ -494,16 +436,16 @@ export class Outrider {
         this.#onCacheFull(revive(message.error));
         return;
       case 'round':
-        this.#find(message.id)?.generation.add(this.#whole(message.id, message.round));
-        return;
+        return addRound(this.#find(message.id), message.round);
       case 'guess':
         this.#find(message.id)?.generation.guess(message.guess);
         return;
       case 'line':
-        this.#follow(message.id, message.event);
+        if (message.event.state !== 'reconnecting') this.#find(message.id)?.generation.hold(message.event.claim);
+        if (message.event.state !== 'begun') this.#onConnection(message.event);
         return;
       case 'done':
-        return this.#finish(message.id, message.summary);
+        return this.#end(message.id, (generation, running) => generation.finish(totals(running, message.summary)));
       case 'failed':
         this.#end(message.id, (generation) => generation.fail(revive(message.error)));
         return;
@@ -523,37 +465,17 @@ export class Outrider {
     }
   }
 
-  #finish(id: number, later: Summary): void {
-    const summary = this.#totals(id, later);
-    this.#end(id, (generation) => generation.finish(summary));
-  }
-
-  /** A round whose statistics count from the text's beginning. */
-  #whole(id: number, round: Round): Round {
-    return { ...round, statistics: this.#totals(id, round.statistics) };
-  }
-
-  #totals<S extends Statistics>(id: number, statistics: S): S {
-    const before = this.#find(id)?.before;
-    return before ? joined(before.statistics, before.started, statistics) : statistics;
-  }
-
-  #follow(id: number, event: LineEvent): void {
-    if (event.state !== 'reconnecting') this.#find(id)?.generation.hold(event.claim);
-    if (event.state !== 'begun') this.#onConnection(event);
-  }
-
   #find(id: number): Running | undefined {
     return this.#running.find((running) => running.id === id);
   }
 
-  #end(id: number, settle: (generation: Generation) => void): void {
+  #end(id: number, settle: (generation: Generation, running: Running) => void): void {
     const running = this.#find(id);
     if (!running) return;
     clearTimeout(running.graceTimer);
     // First, so that code that is woken by the settling can generate again.
     this.#running = this.#running.filter((other) => other !== running);
-    settle(running.generation);
+    settle(running.generation, running);
   }
 
   /** Terminates the worker; its waiters fail with `reason`. Queued generations start another, unless `isEnd`. */
@@ -575,15 +497,4 @@ export class Outrider {
   #post(message: ToWorker): void {
     this.#worker?.postMessage(message);
   }
-}
-
-/** True for a text that the server writes alone as well as with drafts, token for token. */
-function isServersText({ scheme, rule, gate, mode, evidence, compareSchemes }: GenerateRequest): boolean {
-  const isCoupled = scheme === 'auto' || scheme === 'ahead' || mode === 'cloud-only';
-  return isCoupled && rule === 'exact' && gate === 'none' && !evidence && !compareSchemes;
-}
-
-function isOpen(link: Link): boolean {
-  const { uplinkBitsPerSecond, downlinkBitsPerSecond, roundTripMs } = link;
-  return uplinkBitsPerSecond === null && downlinkBitsPerSecond === null && roundTripMs === 0;
 }

@@ -1,5 +1,8 @@
 import type { OutriderError } from './errors.js';
+import type { Prompt } from './edge.js';
 import type { Answer, Question, ToWorker } from './messages.js';
+import type { ConversationOptions } from './options.js';
+import { checkedPrompt, checkedTools, checkedVariables } from './validation.js';
 
 /** Questions to the tokenizer in the worker, with the promises of their answers. */
 export class Questions {
@@ -26,4 +29,16 @@ export class Questions {
     for (const { reject } of this.#waiting.values()) reject(reason);
     this.#waiting.clear();
   }
+}
+
+/** The question for the ids of a prompt. @throws {@link OutriderError} `invalid-option` */
+export function idsQuestion(prompt: Prompt, options: ConversationOptions): Question {
+  const checked = checkedPrompt(prompt);
+  const tools = checkedTools(options.tools ?? [], checked);
+  return {
+    about: 'ids',
+    prompt: checked,
+    tools,
+    chatTemplateKwargs: checkedVariables(options.chatTemplateKwargs ?? {}),
+  };
 }

@@ -1,8 +1,8 @@
 //! The server's own drafts, for sessions whose edges have not guessed in time: a draft model's, or what the text itself
 //! has repeated.
 //!
-//! With the noise of the text a model drafts the very tokens that an edge with the same model would. Drafts change the speed
-//! of the text, not the text.
+//! With the noise of the text a model drafts the very tokens that an edge with the same model would. Drafts change the
+//! speed of the text, not the text.
 
 use std::{sync::Arc, time::Instant};
 

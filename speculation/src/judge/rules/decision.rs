@@ -55,8 +55,8 @@ impl Interleaving {
 }
 
 impl Decision {
-    /// The decision with `scale`·π in place of π, where π is the distribution of the [committed](Self::committed) token:
-    /// where a rule's π does not add up to 1, its surplus over q̂ is multiplied so that it does.
+    /// The decision with `scale`·π in place of π, where π is the distribution of the [committed](Self::committed)
+    /// token: where a rule's π does not add up to 1, its surplus over q̂ is multiplied so that it does.
     pub(crate) fn scaled(&self, q: &DraftDist, p: &Distribution<'_>, scale: f64) -> Self {
         let (mut on_support, mut elsewhere) = match self {
             Self::Keep => (probabilities(q).collect(), 0.0),

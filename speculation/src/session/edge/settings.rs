@@ -123,8 +123,8 @@ pub struct Speculation {
 }
 
 impl Speculation {
-    /// A scheme with γ = `draft_length` and the exact rule, verified token by token as in the papers, one round at a time; no budget, no comparison, nothing
-    /// adaptive.
+    /// A scheme with γ = `draft_length` and the exact rule, verified token by token as in the papers, one round at a
+    /// time; no budget, no comparison, nothing adaptive.
     pub fn new(scheme: SchemeParameters, draft_length: u32) -> Self {
         Self {
             scheme,

@@ -1,0 +1,60 @@
+import type { GenerateRequest, Link, Round, Statistics } from './edge.js';
+import type { Generation } from './generation.js';
+import { joined } from './server-alone.js';
+
+/** A generation that has not ended. */
+export interface Running {
+  id: number;
+  generation: Generation;
+  /** True once the worker, or the server alone, has the request. */
+  sent: boolean;
+  /** True while the server writes alone. */
+  isAlone: boolean;
+  /** True once the draft model joins what the server has begun alone. */
+  joins: boolean;
+  /** Totals of the server alone from `started` on, if the draft model has joined since. */
+  before: { statistics: Statistics; started: number } | null;
+  stopped: boolean;
+  /** Ends the generation where the server writes alone. */
+  abort: AbortController;
+  /** Terminates a worker that does not end the generation. */
+  graceTimer?: ReturnType<typeof setTimeout>;
+}
+
+/** Stops a generation when its caller's signal is aborted. */
+export function stopWith(generation: Generation, signal: AbortSignal): void {
+  const stop = (): void => generation.stop();
+  signal.addEventListener('abort', stop, { once: true });
+  const forget = (): void => signal.removeEventListener('abort', stop);
+  generation.summary.then(forget, forget);
+  if (signal.aborted) generation.stop();
+}
+
+/** Ends what the server writes alone, for the draft model to join it there. */
+export function join(running: Running): void {
+  if (!running.isAlone) return;
+  running.joins = true;
+  running.abort.abort();
+}
+
+/** Adds a round of the worker's. Its statistics then count from the text's beginning. */
+export function addRound(running: Running | undefined, round: Round): void {
+  running?.generation.add({ ...round, statistics: totals(running, round.statistics) });
+}
+
+/** The worker's statistics together with those of the server alone before it. */
+export function totals<S extends Statistics>({ before }: Running, statistics: S): S {
+  return before ? joined(before.statistics, before.started, statistics) : statistics;
+}
+
+/** True for a text that the server writes alone as well as with drafts, token for token. */
+export function isServersText({ scheme, rule, gate, mode, evidence, compareSchemes }: GenerateRequest): boolean {
+  const isCoupled = scheme === 'auto' || scheme === 'ahead' || mode === 'cloud-only';
+  return isCoupled && rule === 'exact' && gate === 'none' && !evidence && !compareSchemes;
+}
+
+/** True for a link without limits, emulated ones. */
+export function isOpen(link: Link): boolean {
+  const { uplinkBitsPerSecond, downlinkBitsPerSecond, roundTripMs } = link;
+  return uplinkBitsPerSecond === null && downlinkBitsPerSecond === null && roundTripMs === 0;
+}
