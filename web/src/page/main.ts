@@ -123,6 +123,15 @@ function showView(): void {
   if (tabs.view === 'chat') void chat.open();
 }
 
+/** True if the page is from its own cache and the server does not answer. */
+async function isAway(): Promise<boolean> {
+  if (!navigator.serviceWorker?.controller) return false;
+  return fetch('healthz', { cache: 'no-store' }).then(
+    () => false,
+    () => true,
+  );
+}
+
 /** Aborts the current load when another model is chosen. */
 let loading = new AbortController();
 
@@ -174,7 +183,7 @@ async function begin(): Promise<void> {
   } catch (error) {
     if (signal.aborted) return;
     load.failed();
-    complain(navigator.onLine ? sentenceFor(error) : offlineSentence);
+    complain(navigator.onLine && !(await isAway()) ? sentenceFor(error) : offlineSentence);
     const isUnreachable = error instanceof OutriderError && error.code === 'connection-failed';
     if (isUnreachable && (await isRefused())) complain(originRefusedSentence);
     retryButton.hidden = false;

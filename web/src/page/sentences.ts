@@ -73,7 +73,7 @@ export const originRefusedSentence =
 
 /** The sentence for a page that opens without a network. */
 export const offlineSentence =
-  'You are offline. Your chat is still here; the server answers again once you are connected.';
+  'You are offline, or the server is. Your chat is still here; it goes on once the server can be reached.';
 
 /** The engine in words, for the line about the draft. */
 export function engineSentence({ engine, build, threads }: EngineInfo): string {
