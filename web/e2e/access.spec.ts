@@ -38,7 +38,7 @@ test('everything can be reached and done with the keyboard alone', async ({ demo
     ...['As it is', '4G', 'Satellite', '2G', 'round-trip', 'Bandwidth', 'uplink', 'downlink', 'output'],
     ...['temperature', 'topP', 'topK', 'seed', 'maxNewTokens'],
     ...['rule', 'gate', 'evidence'],
-    ...['scheme', 'code', 'draftTemperature', 'supportSize', 'latticeResolution'],
+    ...['scheme', 'code', 'verification', 'draftTemperature', 'supportSize', 'latticeResolution'],
     ...['draftLength', 'maxInFlight', 'bitBudget', 'stopRule', 'adaptiveMode'],
     ...['draft-file', 'draft-address'],
   ]);

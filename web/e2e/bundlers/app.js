@@ -10,7 +10,7 @@ export async function run() {
       ['server', 'wasmUrl', 'workerUrl'].map((name) => [name, given.get(name) ?? undefined]),
     );
     // What does not draft here is to be seen.
-    const outrider = await Outrider.load({ ...options, fallback: 'none' });
+    const outrider = await Outrider.load({ wait: 'draft', ...options, fallback: 'none' });
     dataset.build = outrider.engine.build;
     dataset.failed = JSON.stringify(outrider.engine.failed);
     const ids = [];
