@@ -251,7 +251,10 @@ async fn a_generation_needs_a_connection() {
 }
 
 async fn generate(request: JsValue) -> Result<JsValue, JsValue> {
-    let continuation = js_sys::JSON::parse(r#"{"attempts": 1, "stallMs": 5000, "committed": []}"#).expect("it is JSON");
+    let continuation = js_sys::JSON::parse(
+        r#"{"attempts": 1, "stallMs": 5000, "committed": [], "guessesFrom": 1, "offlineTokens": 0}"#,
+    )
+    .expect("it is JSON");
     let nothing = || js_sys::Function::new_no_args("");
-    edge().await.generate(request, continuation, nothing(), nothing()).await
+    edge().await.generate(request, continuation, nothing(), nothing(), nothing()).await
 }

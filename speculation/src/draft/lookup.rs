@@ -64,8 +64,8 @@ mod tests {
     #[test]
     fn what_followed_the_same_four_tokens_is_guessed() {
         assert_eq!(guesses(&[1, 2, 3, 4, 5, 6, 9, 1, 2, 3, 4], 3), [5, 6, 9]);
-        assert_eq!(guesses(&[1, 2, 3, 4, 5, 6, 9, 2, 3, 4], 3), []);
-        assert_eq!(guesses(&[], 3), []);
+        assert!(guesses(&[1, 2, 3, 4, 5, 6, 9, 2, 3, 4], 3).is_empty());
+        assert!(guesses(&[], 3).is_empty());
     }
 
     #[test]
