@@ -54,6 +54,11 @@ export class Generation implements AsyncIterable<Token> {
     return this.#rounds.at(-1)?.statistics ?? null;
   }
 
+  /** @internal The length that was asked for, in tokens. */
+  get maxNewTokens(): number {
+    return this.#request.maxNewTokens;
+  }
+
   /** True once the generation has ended, for any reason. */
   get ended(): boolean {
     return this.#ended;
@@ -118,7 +123,7 @@ export class Generation implements AsyncIterable<Token> {
     this.#tell();
   }
 
-  /** @internal */
+  /** @internal The guesses that follow the text until the next round. */
   guess(guess: Guess): void {
     this.#guess = guess;
     this.#tell();

@@ -138,3 +138,17 @@ test('without a server nothing is loaded', async () => {
   await expect(load()).rejects.toMatchObject({ code: 'connection-failed' });
   await expect(load({ wait: 'page' as never })).rejects.toMatchObject({ code: 'invalid-option' });
 });
+
+test('a text that has ended when the draft model joins is not continued', async () => {
+  const outrider = await load();
+  const generation = outrider.generate('p');
+  await begun();
+  write(chunk('a', 1));
+  // The end of a text has an id of its own, which nothing may follow.
+  write({ choices: [{ text: '', finish_reason: 'stop', token_ids: [2] }] });
+  await vi.waitFor(() => expect(generation.statistics?.tokens).toBe(1));
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  loaded();
+  expect(await generation.summary).toMatchObject({ text: 'a', finish: 'eos' });
+  expect(SlowWorker.last.sent.map(({ type }) => type)).not.toContain('generate');
+});

@@ -13,7 +13,7 @@ import { watchNetwork } from './network.js';
 import { checkLink, openLink, rangesFor, resolveRequest } from './options.js';
 import type { ConversationOptions, GenerateOptions } from './options.js';
 import { idsQuestion, Questions } from './questions.js';
-import { addRound, isOpen, isServersText, join, stopWith, totals } from './running.js';
+import { addRound, goesOn, isOpen, isServersText, join, stopWith, totals } from './running.js';
 import type { Running } from './running.js';
 import { ServerAlone } from './server-alone.js';
 import { deleteFile, forgetFiles, listFiles } from './store.js';
@@ -126,6 +126,7 @@ export class Outrider {
       outrider.#unwatch = watchNetwork(() => outrider.#post({ type: 'network' }));
       return outrider;
     } catch (error) {
+      options.signal?.throwIfAborted();
       if (!waits) throw error;
       await outrider.#fallBack(error, options);
       return outrider;
@@ -307,10 +308,9 @@ export class Outrider {
         const [alone, started] = [this.#alone, performance.now()];
         running.sent = running.isAlone = true;
         const summary = await alone.generate(request, (round) => generation.add(round), abort.signal);
-        running.isAlone = false;
-        const goesOn = running.joins && !running.stopped && summary.finish === 'cancelled';
-        if (!goesOn) return this.#end(id, () => generation.finish(summary));
-        running.before = { statistics: summary, started };
+        running.sent = running.isAlone = false;
+        if (!goesOn(running, summary)) return this.#end(id, () => generation.finish(summary));
+        running.before = { summary, started };
         committed = summary.tokenIds;
       }
       await (this.#ready ?? this.#startWorker());
@@ -329,7 +329,7 @@ export class Outrider {
     running.stopped = true;
     if (!running.sent) {
       // The worker does not know of it. If it is still loading it goes on, for the next generation.
-      this.#end(id, (generation) => generation.finish(emptySummary));
+      this.#end(id, (generation, { before }) => generation.finish({ ...(before?.summary ?? emptySummary) }));
       return;
     }
     if (running.isAlone) return running.abort.abort();

@@ -1,4 +1,4 @@
-import type { GenerateRequest, Link, Round, Statistics } from './edge.js';
+import type { GenerateRequest, Link, Round, Statistics, Summary } from './edge.js';
 import type { Generation } from './generation.js';
 import { joined } from './server-alone.js';
 
@@ -13,7 +13,7 @@ export interface Running {
   /** True once the draft model joins what the server has begun alone. */
   joins: boolean;
   /** Totals of the server alone from `started` on, if the draft model has joined since. */
-  before: { statistics: Statistics; started: number } | null;
+  before: { summary: Summary; started: number } | null;
   stopped: boolean;
   /** Ends the generation where the server writes alone. */
   abort: AbortController;
@@ -37,6 +37,11 @@ export function join(running: Running): void {
   running.abort.abort();
 }
 
+/** True if the draft model is to continue what the server has written alone: a text without an end. */
+export function goesOn({ joins, stopped, generation }: Running, { finish, tokenIds }: Summary): boolean {
+  return joins && !stopped && finish === 'cancelled' && tokenIds.length < generation.maxNewTokens;
+}
+
 /** Adds a round of the worker's. Its statistics then count from the text's beginning. */
 export function addRound(running: Running | undefined, round: Round): void {
   running?.generation.add({ ...round, statistics: totals(running, round.statistics) });
@@ -44,7 +49,7 @@ export function addRound(running: Running | undefined, round: Round): void {
 
 /** The worker's statistics together with those of the server alone before it. */
 export function totals<S extends Statistics>({ before }: Running, statistics: S): S {
-  return before ? joined(before.statistics, before.started, statistics) : statistics;
+  return before ? joined(before.summary, before.started, statistics) : statistics;
 }
 
 /** True for a text that the server writes alone as well as with drafts, token for token. */

@@ -94,7 +94,7 @@ export class ServerAlone {
     const tokenIds: number[] = [];
     const summary = { seed: request.seed, text: '', promptTokens: 0, promptTokenIds: [], tokenIds };
     const pieces: Piece[] = [];
-    let finish: Summary['finish'] = 'length';
+    let finish: Summary['finish'] | null = null;
     const ends = { stop: request.stop.length > 0 ? 'stop' : 'eos', length: 'length', tool_calls: 'eos' } as const;
     try {
       const response = await answered(
@@ -143,10 +143,11 @@ export class ServerAlone {
         if (error instanceof OutriderError) throw error;
         throw new OutriderError('connection-lost', 'the server went away', { cause: error });
       }
-      finish = 'cancelled';
+      // A text that has ended is whole, whatever comes after.
+      finish ??= 'cancelled';
     }
     const called = request.tools.length > 0 && pieces.length > 0;
-    return { ...statistics, ...summary, ...(called && { pieces }), finish };
+    return { ...statistics, ...summary, ...(called && { pieces }), finish: finish ?? 'length' };
   }
 }
 
