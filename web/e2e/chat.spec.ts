@@ -59,6 +59,26 @@ test('a conversation goes on where it was, and what was read is not read again',
   await expect(page.locator('#output')).not.toContainText('You:');
 });
 
+test('an answer does not wait for the draft model, which joins later', async ({ demo, server }) => {
+  const { page } = demo;
+  let send = (): void => {};
+  const asked = new Promise<void>((resolve) => (send = resolve));
+  await page.route('**/pair/draft', async (route) => {
+    await asked;
+    await route.continue();
+  });
+  await page.goto(`${server.url}/?maxNewTokens=24#chat`);
+  await say(demo, 'The old man went');
+  await expect(page.locator('.answer .bubble')).toHaveText(/\S/);
+  await expect(page.locator('#twin-sentence')).toHaveText(
+    'The server wrote this answer alone; an answer with drafts has a twin.',
+  );
+  send();
+  await expect(page.locator('#load-text')).toHaveText(/^Draft ready/, { timeout: 60_000 });
+  await say(demo, 'The old man went');
+  await expect(page.locator('#twin-sentence')).toHaveText(/^The same text, word for word/);
+});
+
 test('an answer has a twin of the same words, and three numbers', async ({ demo, server }) => {
   const { page } = demo;
   await demo.open(server, { maxNewTokens: 48, temperature: 0 }, 'chat');

@@ -36,7 +36,7 @@ export class ChatRun {
   #template: Promise<boolean> | null = null;
   /** The text that is being written; resolved while there is none. */
   #writing: Promise<void> = Promise.resolve();
-  /** True while a message waits for the draft model. */
+  /** True while a message waits for the server's first answer. */
   #isWaiting = false;
 
   /**
@@ -126,7 +126,7 @@ export class ChatRun {
     if (this.#runner.isRunning) return report('Another text is being written. Stop it, then press Try again.');
     if (!this.#outrider) {
       this.#isWaiting = true;
-      return report('Your message is sent as soon as the draft model is ready.');
+      return report('Your message is sent as soon as the server answers.');
     }
     if (seed !== undefined) task.values = { ...task.values, seed };
     this.#view.phase = 'answering';
@@ -146,7 +146,7 @@ export class ChatRun {
     this.#view.showTwin('');
     this.#view.twinSentence = 'Begins when the answer is complete.';
     let text = '';
-    const isAhead = this.#isAhead();
+    const [isAhead, isAlone] = [this.#isAhead(), outrider.mode === 'server'];
     const task = { prompt, mode: 'speculative', values: asked, choices, policies, compares: false } as const;
     const show = (twinEnded: boolean): void => this.#view.showGain(gainOf(times, twinTimes, twinEnded));
     const summary = await this.#runner.run(
@@ -168,6 +168,13 @@ export class ChatRun {
     const isWhole = summary !== null && summary.finish !== 'cancelled' && summary.tokens > 0;
     if (!isWhole || before) {
       this.#view.twinSentence = 'There is no twin of an answer that was stopped or resumed.';
+      return;
+    }
+    if (isAlone) {
+      this.#view.twinSentence =
+        outrider.mode === 'server'
+          ? 'The server wrote this answer alone; an answer with drafts has a twin.'
+          : 'The server began this answer alone; the next one has a twin.';
       return;
     }
     this.#view.phase = 'comparing';

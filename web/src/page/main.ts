@@ -147,14 +147,13 @@ async function begin(): Promise<void> {
   load.begin();
   try {
     const { engine, build, threads } = settings.engine;
-    outrider = await Outrider.load({
-      wait: 'draft',
+    let refusal: OutriderError | null = null;
+    const loaded = await Outrider.load({
       link: link.link,
       signal,
       onProgress: (progress) => load.progress(progress),
       onConnection: showConnection,
-      // The page reports why a draft cannot run, instead of continuing without one.
-      fallback: 'none',
+      onFallback: (reason) => (refusal = reason),
       ...(suspended && { resume: suspended.generation }),
       ...(draft && { draft }),
       engine,
@@ -163,6 +162,15 @@ async function begin(): Promise<void> {
       ...(threads !== null && { threads }),
       ...(token !== null && { token }),
     });
+    signal.addEventListener('abort', () => void loaded.close());
+    // The chat does not wait: the server writes alone until the draft model joins, in the middle of an answer as well.
+    fields.limit(loaded.ranges);
+    policies.offer(loaded.model.heads);
+    if (!suspended) chat.outrider = loaded;
+    await loaded.ready;
+    if (refusal) throw refusal as OutriderError;
+    if (signal.aborted) return;
+    outrider = loaded;
     outrider.setLink(link.link);
     fields.limit(outrider.ranges);
     policies.offer(outrider.model.heads);
@@ -170,7 +178,7 @@ async function begin(): Promise<void> {
     promise();
     load.ready(outrider.engine, outrider.model);
     picture.setDraft(formatBytes(outrider.model.weightBytes));
-    setState('ready', true);
+    if (!runner.isRunning) setState('ready', true);
     keepForOffline();
     const before = suspended;
     suspended = null;
@@ -313,7 +321,6 @@ addEventListener('online', () => {
   if (!retryButton.hidden) void begin();
 });
 onOwnDraft(() => {
-  outrider?.close();
   outrider = null;
   remember();
   void begin();

@@ -122,11 +122,11 @@ export class Runner {
         report(`No answer from the server for ${PATIENCE_MS / 1000} s. Keep waiting, or press Stop.`);
       }, PATIENCE_MS);
     };
-    const progress = ahead
-      ? 'The server writes; the browser drafts ahead of it'
-      : mode === 'speculative'
-        ? 'Drafting and verifying'
-        : 'The server writes alone';
+    const progress = (): string => {
+      if (outrider.mode === 'server') return 'The server writes alone until the draft model is ready';
+      if (ahead) return 'The server writes; the browser drafts ahead of it';
+      return mode === 'speculative' ? 'Drafting and verifying' : 'The server writes alone';
+    };
     const options: GenerateOptions = {
       ...values,
       ...task.choices,
@@ -140,14 +140,14 @@ export class Runner {
       const generation = before ? outrider.resume(before.generation) : outrider.generate(task.prompt, options);
       this.#generation = generation;
       setState('generating', true);
-      report(progress);
+      report(progress());
       renewPatience();
       for await (const event of generation.events()) {
         text.guess(event.guess);
         if (event.type === 'guess') continue;
         const { round } = event;
         renewPatience();
-        report(progress);
+        report(progress());
         // Counts of an earlier page belong to the same text; its tokens come first, without statistics.
         const isBefore = before !== null && shown.length === 0;
         const statistics = isBefore ? before.statistics : carriedOn(before?.statistics ?? null, round.statistics);
