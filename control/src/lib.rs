@@ -10,6 +10,7 @@
 //! | [`stop`] | the rules that end a round by the outlook of its next token |
 //! | [`round_length`] | closed forms of TK-SLT: the best number of drafts, and whether drafting pays |
 //! | [`ahead`] | the mode, group and patience of guesses that are sent ahead of a text that the target writes |
+//! | [`lookup_rates`] | the chance that a looked-up guess is right, by the length of its match |
 //! | [`calibration`] | the chance that a guess is right, by the draft model's probability of it |
 //! | [`goodput`] | the number of drafts that are worth judging in a forward pass |
 //! | [`pass_times`] | the time of a forward pass by its number of rows |
@@ -31,6 +32,7 @@ pub mod engine_rates;
 pub mod gathering;
 pub mod goodput;
 pub mod link;
+pub mod lookup_rates;
 pub mod measure;
 pub mod observation;
 pub mod pass_times;

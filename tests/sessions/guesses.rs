@@ -57,3 +57,41 @@ fn right_guesses_made_offline_are_kept() {
     assert!(pair.counts.cuts > 0 && pair.shown[1] > 20, "{:?}, {:?}", pair.counts, pair.shown);
     assert!(pair.edge.statistics().accepted > 20, "{:?}", pair.edge.statistics().accepted);
 }
+
+/// Texts beside passages: their own continuation, that of another seed, and one that turns wrong after each five
+/// tokens. The text is the target's own; the right passage saves passes; the planted error, a text of the tokens that
+/// were visible first, is caught.
+#[test]
+fn passages_beside_a_text_change_no_confirmed_token_and_save_passes() {
+    let target = ToyModel::target(23, 7);
+    let draft = target.draft(1.0);
+    let (mut counts, mut passes, mut unlike) = (Counts::default(), [0; 2], 0);
+    for (seed, temperature) in (0..150).zip([0.0, 0.5, 1.0].into_iter().cycle()) {
+        let settings = |mode, seed| Settings { mode, sampling: at(temperature), seed, max_new_tokens: 60 };
+        let alone = |seed| {
+            let mut smooth = Cuts::new(draft.clone(), target.clone(), 128, &[5], Odds::SMOOTH, 1);
+            smooth.generate(&[1, 2], &settings(Mode::CloudOnly, seed))
+        };
+        let (expected, other) = (alone(seed), alone(seed + 1000));
+        let wrong: Vec<u32> =
+            (0..).zip(&expected).map(|(at, &id)| if at % 5 == 4 { (id + 1) % 23 } else { id }).collect();
+        for (with, odds) in [(false, Odds::SMOOTH), (true, Odds::SMOOTH), (true, ODDS)] {
+            let mut pair = Cuts::new(draft.clone(), target.clone(), 128, &[5], odds, seed);
+            for (name, passage) in [("own", &expected), ("other", &other), ("wrong", &wrong)] {
+                if with && (name != "own" || seed % 2 == 0) {
+                    pair.edge.passages().add(name, passage.clone());
+                }
+            }
+            let text = pair.generate(&[1, 2], &settings(Mode::Ahead(Ahead::default()), seed));
+            assert_eq!(text, expected, "seed {seed}, {:?}", pair.counts);
+            counts += pair.counts;
+            unlike += usize::from(pair.first_shown != expected);
+            if odds.bytes.is_none() && seed % 2 == 0 {
+                passes[usize::from(with)] += pair.edge.statistics().server_passes;
+            }
+        }
+    }
+    println!("{counts:?}, passes without and with {passes:?}, {unlike} texts seen otherwise first");
+    assert!(passes[1] < passes[0], "{passes:?}");
+    assert!(unlike > 30 && counts.resumed > 30, "{unlike}, {counts:?}");
+}

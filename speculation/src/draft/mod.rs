@@ -7,7 +7,7 @@
 //! | `lattice`, `half` | their integer counts: from here on there are no floats on the edge |
 //! | `token` | the above and the draw, for one token |
 //! | `gate`, `heads` | which tokens the edge commits without asking |
-//! | `lookup` | guesses from the text itself, without a model |
+//! | `lookup` | guesses from the text itself and from passages beside it, without a model |
 
 pub(crate) mod conformal;
 pub(crate) mod gate;
@@ -21,5 +21,5 @@ pub(crate) mod token;
 pub use conformal::ThresholdParameters;
 pub use gate::{Confidence, Gate, GateName};
 pub use heads::{Head, HeadError, Heads, TokenFeatures};
-pub use lookup::Lookup;
+pub use lookup::{Lookup, Passages};
 pub use token::*;

@@ -20,7 +20,6 @@ choices! {
     #[derive(Default)]
     Verification: Description {
         /// One draft after the other, up to the first rejected one.
-        #[default]
         Token = Description {
             name: "token",
             label: "Token by token",
@@ -29,6 +28,7 @@ choices! {
             options: &[],
         },
         /// The drafts of a round together.
+        #[default]
         Block = Description {
             name: "block",
             label: "As a block",

@@ -13,6 +13,7 @@
 //! | `text` | prompt and committed tokens, and where they end |
 //! | `drafting` | rounds one after another: draft, send, take the verdict, roll back |
 //! | `guessing`, `candidates` | guesses ahead of a text that the target writes, and the tree that they form |
+//! | `recall` | guesses that are looked up, in the text itself and in passages beside it |
 //! | `preview` | guesses that a user sees before they are confirmed |
 //! | `flight` | the rounds in flight |
 //! | `planner`, `learned` | decisions on a position: gate, stop rule, budget; and what they have learned |
@@ -21,10 +22,11 @@
 //! | `ledger` | statistics and records |
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use outrider_codec::frame::{ErrorCode, ErrorFrame, Frame, Hello, Welcome};
 
-use crate::{Chosen, Forward, study::statistics::Statistics};
+use crate::{Chosen, Forward, draft::Passages, study::statistics::Statistics};
 
 mod ahead_record;
 mod candidates;
@@ -44,6 +46,7 @@ mod payload;
 mod planner;
 mod preview;
 mod reaction;
+mod recall;
 mod settings;
 mod text;
 mod verdict;
@@ -165,6 +168,12 @@ impl EdgeSession {
         }
         let forward = self.generation.as_mut()?.offline_step(most, now)?;
         Some(self.wanted(forward))
+    }
+
+    /// Passages beside the text, in which guesses are looked up from the next generation on. What is guessed of them
+    /// reaches the server.
+    pub fn passages(&mut self) -> &mut Passages {
+        Arc::make_mut(&mut self.lessons.passages)
     }
 
     /// The server's Welcome; `None` before the handshake is done.

@@ -33,9 +33,23 @@ struct Guess {
     chain: u32,
     /// True if it was ever sent.
     was_sent: bool,
-    /// The draft model's probability of it, before S(·), if that is known.
-    q: Option<f64>,
+    source: Source,
     behind: Drafted,
+}
+
+/// The origin of a guess.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Source {
+    /// The draft model, with its probability of the guess before S(·), if that is known.
+    Drafted(Option<f64>),
+    /// A repetition, with the number of tokens that the text's end repeats there.
+    Found { matched: usize },
+}
+
+impl Default for Source {
+    fn default() -> Self {
+        Self::Drafted(None)
+    }
 }
 
 /// The draft model's result for a position.
@@ -176,12 +190,12 @@ impl Candidates {
         self.tree.len()
     }
 
-    /// Adds the draft model's candidates after a node, or after the text, with its probability `q` of the first if that
-    /// is known, and the distribution that they were drawn from if it is reported. Gives the first as a node.
+    /// Adds candidates after a node, or after the text, with the first one's source, and the distribution that they
+    /// were drawn from if it is reported. Gives the first as a node.
     pub(super) fn drafted(
         &mut self,
         at: Option<Key>,
-        (first, q): (u32, Option<f64>),
+        (first, source): (u32, Source),
         second: Option<u32>,
         evidence: Option<TokenEvidence>,
     ) -> Option<Key> {
@@ -190,12 +204,17 @@ impl Candidates {
             None => self.next = drafted,
             Some(key) => self.tree.get_mut(key)?.value.behind = drafted,
         }
-        Some(self.tree.add(at, first, Guess { q, ..Guess::default() }))
+        Some(self.tree.add(at, first, Guess { source, ..Guess::default() }))
     }
 
-    /// The line's guesses, each with the draft model's probability of it, if that is known.
-    pub(super) fn line(&self) -> impl Iterator<Item = (u32, Option<f64>)> {
-        self.tree.line().filter_map(|key| self.tree.get(key)).map(|node| (node.id, node.value.q))
+    /// The line's guesses and their sources.
+    pub(super) fn line(&self) -> impl Iterator<Item = (u32, Source)> {
+        self.tree.line().filter_map(|key| self.tree.get(key)).map(|node| (node.id, node.value.source))
+    }
+
+    /// The last guess of the line.
+    pub(super) fn tip(&self) -> Option<Key> {
+        self.tree.line().last()
     }
 
     /// Takes second candidates as guesses where they are worth it.

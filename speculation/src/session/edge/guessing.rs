@@ -3,7 +3,8 @@
 //! Neither end waits for a verdict. The edge drafts what the shared noise makes of its own distribution, as under
 //! coupled drafting, or the likeliest token if the target's draws are its own. Where that pays it drafts the next best
 //! [candidate](super::candidates) beside the best. Where the target wrote otherwise it drops what it guessed after
-//! that, and goes on from there.
+//! that, and goes on from there. Where the text repeats itself or a passage of the page's, what followed there is
+//! guessed instead, if that is right more often.
 
 use core::time::Duration;
 
@@ -15,13 +16,14 @@ use outrider_codec::{
 
 use super::{
     super::tree::Key,
-    candidates::{Candidates, Compared, Policy, Run},
+    candidates::{Candidates, Compared, Policy, Run, Source},
     error::EdgeError,
     event::{Committed, Origin},
     frames_unheard::{FramesUnheard, Sent},
     learned::Lessons,
     ledger::Books,
     reaction::{LogitsRow, Reaction, Received, Step, check_chosen},
+    recall::Recall,
     settings::{Ahead, Ends, Settings},
     text::Text,
 };
@@ -40,6 +42,8 @@ use crate::{
 
 /// Number of guesses that are made together to measure their time.
 const TRIED: usize = 4;
+/// Least rate of looked-up guesses that are sent while the draft model rests.
+const LEAST_AT_REST: f64 = 0.5;
 
 /// Guesses of an edge in one generation.
 #[derive(Debug)]
@@ -75,6 +79,8 @@ pub(super) struct Guessing {
     /// Time at which tokens came that proved guesses wrong, until others are sent.
     corrected: Option<Duration>,
     calibration: Calibration,
+    /// Guesses that need no draft model; `None` under a fixed plan.
+    recall: Option<Recall>,
 }
 
 /// A draft that the next one follows with nothing in between but what has to be done.
@@ -94,6 +100,8 @@ struct DraftUnderWay {
     at: Option<Key>,
     /// True if the text has gone another way meanwhile.
     is_stale: bool,
+    /// True if it reads several guesses that were looked up: its time is no draft's.
+    catches_up: bool,
 }
 
 impl Guessing {
@@ -131,12 +139,14 @@ impl Guessing {
             frames: FramesUnheard::none(),
             corrected: None,
             calibration: std::mem::take(&mut lessons.calibration),
+            recall: ahead.fixed.is_none().then(|| Recall::new(lessons)),
         })
     }
 
     /// Passes on what has been measured to the next generation.
     pub(super) fn teach(self, lessons: &mut Lessons) {
         (lessons.ahead, lessons.calibration) = (Some(self.controller), self.calibration);
+        self.recall.into_iter().for_each(|recall| recall.teach(lessons));
     }
 
     /// True if there are guesses after the text.
@@ -147,8 +157,11 @@ impl Guessing {
     /// The line of guesses after the text, and for each the chance that it and all before it are right.
     pub(super) fn line(&self) -> (Vec<u32>, Vec<f64>) {
         let mut chance = 1.0;
-        let line = self.candidates.line().map(|(id, q)| {
-            chance *= self.calibration.chance(q);
+        let line = self.candidates.line().map(|(id, source)| {
+            chance *= match source {
+                Source::Drafted(q) => self.calibration.chance(q),
+                Source::Found { matched } => self.recall.as_ref().map_or(0.0, |recall| recall.rate(matched)),
+            };
             (id, chance)
         });
         line.unzip()
@@ -196,6 +209,7 @@ impl Guessing {
 
     /// The next step, if there is one.
     pub(super) fn next_step(&mut self, text: &Text, now: Duration) -> Option<Step> {
+        self.look_up(text);
         let policy = self.policy(text);
         if !self.rests() {
             self.candidates.branch(policy);
@@ -224,15 +238,31 @@ impl Guessing {
         Some(Step::Forward(self.draft_after(at, text, now)))
     }
 
+    /// Continues the line by what followed the text's end earlier, if that is right more often than drafts.
+    fn look_up(&mut self, text: &Text) {
+        let Policy { most, depth, rates, .. } = self.policy(text);
+        let least = if self.rests() { LEAST_AT_REST } else { rates[0] };
+        let Some(recall) = self.recall.as_mut().filter(|_| self.draft.is_none()) else { return };
+        let (expected, matched) = recall.guesses(text, least, most.min(depth));
+        if self.candidates.line().zip(&expected).any(|((id, _), of)| id != *of) {
+            return;
+        }
+        let (line, mut at) = (self.candidates.line_length(), self.candidates.tip());
+        let room = most.saturating_sub(self.candidates.len());
+        for &id in expected.iter().skip(line).take(room) {
+            at = self.candidates.drafted(at, (id, Source::Found { matched }), None, None);
+        }
+    }
+
     /// Begins a pass of the draft model after a guess, or after the text.
     fn draft_after(&mut self, at: Option<Key>, text: &Text, now: Duration) -> Forward {
         let fed = [text.ids(), &self.candidates.path(at)].concat();
         let same = self.cached.iter().zip(&fed).take_while(|(cached, id)| cached == id).count();
-        // The row of the last one is wanted.
         let keep = same.min(fed.len() - 1);
         let forward = Forward::new(keep, fed[keep..].to_vec(), 1);
+        let catches_up = self.recall.is_some() && fed.len() - keep > TRIED && !self.cached.is_empty();
         self.cached = fed;
-        self.draft = Some(DraftUnderWay { began: now, at, is_stale: false });
+        self.draft = Some(DraftUnderWay { began: now, at, is_stale: false, catches_up });
         forward
     }
 
@@ -287,6 +317,13 @@ impl Guessing {
         Frame::Guesses(Guesses { generation, chain, parent, position, patience, count, payload }).encode()
     }
 
+    /// Takes the time of drafts, unless they caught up with guesses that were looked up.
+    fn took(&mut self, took: Duration, count: usize, catches_up: bool) {
+        if !catches_up {
+            self.controller.observe(Observation::Drafted { took, count });
+        }
+    }
+
     /// A row of logits has come.
     pub(super) fn handle_logits(
         &mut self,
@@ -294,10 +331,12 @@ impl Guessing {
         books: &mut Books<'_>,
         now: Duration,
     ) -> Result<Reaction, EdgeError> {
-        let Some(DraftUnderWay { began, at, is_stale }) = self.draft.take() else { return Ok(Reaction::Wait) };
+        let Some(DraftUnderWay { began, at, is_stale, catches_up }) = self.draft.take() else {
+            return Ok(Reaction::Wait);
+        };
         row.check(books.text.vocab_size())?;
         let took = now.saturating_sub(began);
-        self.controller.observe(Observation::Drafted { took, count: 1 });
+        self.took(took, 1, catches_up);
         books.ledger.guessed(took);
         if !is_stale {
             let q = Distribution::new(row.logits, &self.sampling).map_err(DraftError::from)?;
@@ -306,7 +345,7 @@ impl Guessing {
             let told = || TokenEvidence::of_guess(&q.dense(), self.scheme.fixed_token_bits());
             let evidence = self.tells_evidence.then(told);
             let probability = q.unscaled().log_probability(q.logits()[first as usize]).exp();
-            self.candidates.drafted(at, (first, Some(probability)), second, evidence);
+            self.candidates.drafted(at, (first, Source::Drafted(Some(probability))), second, evidence);
         }
         Ok(Reaction::Wait)
     }
@@ -341,21 +380,21 @@ impl Guessing {
         books: &mut Books<'_>,
         now: Duration,
     ) -> Result<Reaction, EdgeError> {
-        let Some(DraftUnderWay { began, mut at, is_stale }) = self.draft.take() else { return Ok(Reaction::Wait) };
+        let Some(draft) = self.draft.take() else { return Ok(Reaction::Wait) };
+        let DraftUnderWay { began, mut at, is_stale, catches_up } = draft;
         check_chosen(chosen, books.text.vocab_size())?;
         let (time, drafts) = (now.saturating_sub(began), chosen.len() as u32);
-        self.controller.observe(Observation::Drafted { took: time, count: chosen.len() });
+        self.took(time, chosen.len(), catches_up);
         let time = time / drafts;
-        if let Some(busy) = &mut self.busy {
-            busy.drafts = drafts;
-        }
+        self.busy.iter_mut().for_each(|busy| busy.drafts = drafts);
         // It has read all but the last.
         self.cached.extend(chosen[1..].iter().zip(chosen).map(|(_, before)| before.first));
         let mut goes_on = !is_stale;
         for Chosen { first, second } in chosen {
             books.ledger.guessed(time);
             if goes_on {
-                at = self.candidates.drafted(at, (*first, None), second.filter(|_| self.is_branching()), None);
+                let source = Source::Drafted(None);
+                at = self.candidates.drafted(at, (*first, source), second.filter(|_| self.is_branching()), None);
                 goes_on = at.is_some() && !books.text.is_end(*first) && self.candidates.len() < self.most;
             }
         }
@@ -397,10 +436,16 @@ impl Guessing {
             if judged && !was_sent {
                 return Err(EdgeError::ImpossibleVerdict { what: "it accepts a guess that was not made" });
             }
-            self.controller.observe(Observation::Compared { candidates, right });
             is_right &= right == Some(0);
-            if let Some((guess, q)) = first {
+            if let Some((guess, Source::Drafted(q))) = first {
                 self.calibration.observe(q, guess == id);
+            }
+            // What was looked up says nothing of the draft model.
+            if !matches!(first, Some((_, Source::Found { .. }))) {
+                self.controller.observe(Observation::Compared { candidates, right });
+            }
+            if let Some(recall) = &mut self.recall {
+                recall.observe(books.text, id);
             }
             let right = right.filter(|which| *which < guesses);
             if guesses > 0 {

@@ -4,6 +4,7 @@
 //! lessons.
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use outrider_codec::{
     frame::{MAX_DRAFT_TOKENS, SamplingParameters, Welcome},
@@ -15,10 +16,10 @@ use crate::{
     control::{
         ahead::AheadController,
         calibration::Calibration,
+        lookup_rates::LookupRates,
         rounds::{Bonus, ControlParameters, RoundController},
     },
-    draft::conformal::Conformal,
-    draft::gate::Gate,
+    draft::{Passages, conformal::Conformal, gate::Gate},
     judge::rules::Rule,
 };
 
@@ -28,6 +29,9 @@ pub(super) struct Lessons {
     pub(super) rounds: Option<Learned>,
     pub(super) ahead: Option<AheadController>,
     pub(super) calibration: Calibration,
+    pub(super) lookup_rates: LookupRates,
+    /// Passages that guesses may be looked up in.
+    pub(super) passages: Arc<Passages>,
     /// Time of the last handshake, until a generation has learned it.
     pub(super) handshake: Option<Duration>,
     pub(super) thresholds: Thresholds,

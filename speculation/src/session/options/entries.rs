@@ -155,7 +155,7 @@ pub const NAMES: &[&NameInfo] = &[
         parameter: None,
         group: Group::Verification,
         entries: || Verification::ALL.iter().map(|name| described(name.info())).collect(),
-        default: "token",
+        default: "block",
     },
 ];
 
