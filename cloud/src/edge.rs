@@ -3,6 +3,7 @@
 use std::{
     io,
     net::{IpAddr, Ipv4Addr},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -13,6 +14,7 @@ use outrider_models::{Chunk, KvCache, Model, ModelError, Scratch};
 use outrider_speculation::{
     Forward,
     control::link::Link,
+    draft::Passages,
     session::{
         cloud::TargetInfo,
         edge::{Committed, DraftInfo, EdgeError, EdgeSession, EndReason, Settings, StartError},
@@ -386,6 +388,11 @@ impl<'a> NativeEdge<'a> {
     /// Sets how many tokens to guess after the committed text while the connection is gone. At first none.
     pub fn set_offline_tokens(&mut self, tokens: usize) {
         self.driver.set_offline_tokens(tokens);
+    }
+
+    /// Sets the passages in which guesses are looked up from the next generation on.
+    pub fn set_passages(&mut self, passages: Arc<Passages>) {
+        self.driver.set_passages(passages);
     }
 
     /// Generates from the ids of a prompt; calls `on_committed` with tokens as they are committed.

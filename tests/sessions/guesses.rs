@@ -1,8 +1,11 @@
 //! Guesses that are shown before they are confirmed, with a connection and without: the confirmed text stays what it
 //! is.
 
+use std::sync::Arc;
+
 use outrider_speculation::{
     control::plan::Schedule,
+    draft::Passages,
     session::edge::{Ahead, Mode, Settings},
 };
 use outrider_tests::{
@@ -77,11 +80,13 @@ fn passages_beside_a_text_change_no_confirmed_token_and_save_passes() {
             (0..).zip(&expected).map(|(at, &id)| if at % 5 == 4 { (id + 1) % 23 } else { id }).collect();
         for (with, odds) in [(false, Odds::SMOOTH), (true, Odds::SMOOTH), (true, ODDS)] {
             let mut pair = Cuts::new(draft.clone(), target.clone(), 128, &[5], odds, seed);
+            let mut passages = Passages::default();
             for (name, passage) in [("own", &expected), ("other", &other), ("wrong", &wrong)] {
                 if with && (name != "own" || seed % 2 == 0) {
-                    pair.edge.passages().add(name, passage.clone());
+                    passages.add(name, passage.clone());
                 }
             }
+            pair.edge.set_passages(Arc::new(passages));
             let text = pair.generate(&[1, 2], &settings(Mode::Ahead(Ahead::default()), seed));
             assert_eq!(text, expected, "seed {seed}, {:?}", pair.counts);
             counts += pair.counts;

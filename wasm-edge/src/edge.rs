@@ -6,7 +6,7 @@ use futures_channel::{mpsc::UnboundedSender, oneshot};
 use futures_util::FutureExt;
 use outrider_models::{ChatTemplate, Tokenizer};
 use outrider_speculation::{
-    draft::Heads,
+    draft::{Heads, Passages},
     session::{
         edge::{DraftInfo, EdgeSession, Preview},
         edge_driver::{DriveError, Notice, Retry},
@@ -40,6 +40,8 @@ pub struct Edge {
     /// Sender of changes of the network to the connection.
     change: RefCell<Option<UnboundedSender<()>>>,
     stop: Rc<RefCell<Option<oneshot::Sender<()>>>>,
+    /// Texts of the page in which guesses are looked up.
+    passages: RefCell<Arc<Passages>>,
 }
 
 #[wasm_bindgen]
@@ -121,6 +123,7 @@ impl Edge {
         let stall = Duration::try_from_secs_f64(stall_ms / 1e3).unwrap_or(Duration::MAX);
         connection.set_retry(Retry { attempts, stall, ..Retry::default() });
         connection.set_offline_tokens(offline_tokens);
+        connection.set_passages(self.passages.borrow().clone());
         let (stop, stopped) = oneshot::channel();
         *self.stop.borrow_mut() = Some(stop);
 
@@ -203,6 +206,18 @@ impl Edge {
         self.tokenizer.decode(ids)
     }
 
+    /// Adds a text in which guesses are looked up from the next generation on, in place of one of the same name.
+    pub fn add_context(&self, name: &str, text: &str) -> Result<(), JsValue> {
+        let tokens = self.tokenizer.encode(text).map_err(Failure::from)?;
+        Arc::make_mut(&mut self.passages.borrow_mut()).add(name, tokens);
+        Ok(())
+    }
+
+    /// Removes the text of a name.
+    pub fn remove_context(&self, name: &str) {
+        Arc::make_mut(&mut self.passages.borrow_mut()).remove(name);
+    }
+
     /// Stops the running generation; its promise resolves with finish `cancelled`.
     pub fn stop(&self) {
         if let Some(stop) = self.stop.borrow_mut().take() {
@@ -246,6 +261,7 @@ impl Edge {
             connection: RefCell::new(None),
             change: RefCell::new(None),
             stop: Rc::default(),
+            passages: RefCell::default(),
         }
     }
 

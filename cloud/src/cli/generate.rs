@@ -3,13 +3,13 @@
 mod chat;
 mod sampling;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use clap::Args;
 use outrider_models::{HeadsFile, Model, TemplateVariables, TextStream, Tokenizer};
 use outrider_speculation::{
     control::stop::StopRule,
-    draft::{Confidence, Gate},
+    draft::{Confidence, Gate, Passages},
     session::{
         edge::{Mode, Settings, Speculation},
         options::{
@@ -71,6 +71,12 @@ pub struct Generate {
     /// Run both ends in this process, without a server
     #[arg(long)]
     local: bool,
+    /// Text files, of which guesses are taken where the text continues as they do
+    ///
+    /// The text stays the same. The server sees nothing of a file but guesses, and those after four of its tokens at
+    /// the earliest.
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "cloud_only")]
+    context: Vec<PathBuf>,
     /// Let the target generate alone, for comparison
     #[arg(long)]
     cloud_only: bool,
@@ -138,6 +144,7 @@ impl Generate {
             edge
         };
         settings.sampling = self.settings.sampling.complete();
+        edge.set_passages(Arc::new(passages(&self.context, &tokenizer)?));
         if self.chat {
             let model = self.pair.target.as_deref().or(self.pair.draft.as_deref());
             let template = crate::chat::find(self.chat_template.as_deref(), model, draft.config(), &tokenizer)?;
@@ -237,6 +244,17 @@ impl Generate {
             print(piece);
         }
     }
+}
+
+/// Reads files of passages. Each is named by its path.
+fn passages(files: &[PathBuf], tokenizer: &Tokenizer) -> Result<Passages, CommandError> {
+    let mut passages = Passages::default();
+    for path in files {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| format!("the context {} cannot be read: {error}", path.display()))?;
+        passages.add(&path.to_string_lossy(), tokenizer.encode(&text)?);
+    }
+    Ok(passages)
 }
 
 impl SettingsArgs {

@@ -170,10 +170,10 @@ impl EdgeSession {
         Some(self.wanted(forward))
     }
 
-    /// Passages beside the text, in which guesses are looked up from the next generation on. What is guessed of them
-    /// reaches the server.
-    pub fn passages(&mut self) -> &mut Passages {
-        Arc::make_mut(&mut self.lessons.passages)
+    /// Sets the passages beside the text in which guesses are looked up from the next generation on. What is guessed of
+    /// them reaches the server.
+    pub fn set_passages(&mut self, passages: Arc<Passages>) {
+        self.lessons.passages = passages;
     }
 
     /// The server's Welcome; `None` before the handshake is done.

@@ -256,6 +256,9 @@ export interface Edge {
   detokenize(ids: Uint32Array): string;
   stop(): void;
   /** Says that the network may have changed: a silent connection counts as lost sooner. */
+  /** Adds a text in which guesses are looked up, in place of one of the same name. */
+  add_context(name: string, text: string): void;
+  remove_context(name: string): void;
   network_changed(): void;
   close(): void;
 }

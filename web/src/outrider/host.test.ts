@@ -48,6 +48,8 @@ async function loaded(
     detokenize: (ids) => `${ids.length} ids`,
     stop: vi.fn(),
     network_changed: vi.fn(),
+    add_context: vi.fn(),
+    remove_context: vi.fn(),
     close: vi.fn(),
     ...engine,
   };
@@ -108,6 +110,7 @@ async function loaded(
     connectTimeoutMs: 50,
     claim,
   });
+  host.receive({ type: 'context', id: 'early', text: 'before' });
   await vi.waitFor(() => expect(posts.at(-1)?.type).toMatch(/^load/));
   return { host, posts, edge, connect, exit, finish, loaders, sources, ignoreSettings };
 }
@@ -337,6 +340,15 @@ test('a change of the network reaches the engine', async () => {
   const { host, edge } = await loaded({});
   host.receive({ type: 'network' });
   expect(edge.network_changed).toHaveBeenCalledOnce();
+});
+
+test('texts of the page reach the engine, those from before it was there as well', async () => {
+  const { host, edge } = await loaded({});
+  expect(edge.add_context).toHaveBeenCalledExactlyOnceWith('early', 'before');
+  host.receive({ type: 'context', id: 'late', text: 'after' });
+  host.receive({ type: 'context', id: 'early', text: null });
+  expect(edge.add_context).toHaveBeenLastCalledWith('late', 'after');
+  expect(edge.remove_context).toHaveBeenCalledExactlyOnceWith('early');
 });
 
 test('a claim is used once, and what happens to the connection is told', async () => {

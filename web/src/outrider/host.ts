@@ -69,6 +69,8 @@ export class EdgeHost {
   #started: RunningEngine['info'] | null = null;
   /** The engine that was last reported to the page. */
   #kind: EngineKind = 'wasm';
+  /** Texts that came before the engine was there. */
+  #early: ContextMessage[] = [];
 
   constructor(around: Surroundings) {
     this.#around = around;
@@ -96,6 +98,10 @@ export class EdgeHost {
       case 'link':
         this.#link = message.link;
         this.#edge?.set_link(message.link);
+        return;
+      case 'context':
+        if (this.#edge) applyContext(this.#edge, message);
+        else this.#early.push(message);
         return;
       case 'token':
         this.#tokens.get(message.id)?.resolve(message.token);
@@ -131,6 +137,7 @@ export class EdgeHost {
       post({ type: 'progress', progress: { stage: 'prepare' } });
       const edge = await draft.finish(tokenizer, heads, chat);
       if (this.#link) edge.set_link(this.#link);
+      for (const message of this.#early.splice(0)) applyContext(edge, message);
       this.#edge = edge;
       this.#sessionUrl = sources.session;
       this.#wantsToken = sources.wantsToken;
@@ -250,6 +257,13 @@ export class EdgeHost {
     this.#claim = null;
     return session;
   }
+}
+
+type ContextMessage = Extract<ToWorker, { type: 'context' }>;
+
+function applyContext(edge: Edge, { id, text }: ContextMessage): void {
+  if (text === null) edge.remove_context(id);
+  else edge.add_context(id, text);
 }
 
 async function bytesOf(source: string | Blob, around: Surroundings, headers: RequestHeaders): Promise<Uint8Array> {

@@ -60,6 +60,8 @@ export type ToWorker =
   | { type: 'stop'; id: number }
   | { type: 'ask'; id: number; question: Question }
   | { type: 'link'; link: Link }
+  /** A text in which guesses are looked up; null to remove it. */
+  | { type: 'context'; id: string; text: string | null }
   /** The network may have changed. */
   | { type: 'network' }
   | { type: 'token'; id: number; token: string }

@@ -266,9 +266,13 @@ test('a lost server rejects with its code, and the next generation can run', asy
   outrider.generate('p');
 });
 
-test('after a crash the next generation starts and loads a new worker, with the link as it was', async () => {
+test('after a crash the next generation starts and loads a new worker, with the link and the texts as they were', async () => {
   const outrider = await load();
   outrider.setLink({ roundTripMs: 300 });
+  outrider.context.add('a', 'one');
+  outrider.context.add('b', 'two');
+  expect(outrider.context.remove('a')).toBe(true);
+  expect(outrider.context.ids).toEqual(['b']);
   const generation = outrider.generate('p');
   FakeWorker.last.dispatchEvent(new Event('error'));
   await expect(generation.summary).rejects.toMatchObject({ code: 'worker-crashed' });
@@ -278,6 +282,7 @@ test('after a crash the next generation starts and loads a new worker, with the 
   await reachesWorker();
   expect(FakeWorker.all).toHaveLength(2);
   expect(FakeWorker.last.sent[0]).toMatchObject({ type: 'load', link: { roundTripMs: 300 } });
+  expect(FakeWorker.last.sent[1]).toEqual({ type: 'context', id: 'b', text: 'two' });
 });
 
 test('a worker that does not stop is given up', async () => {

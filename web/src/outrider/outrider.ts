@@ -8,6 +8,7 @@ import { checkLoadOptions, engineRequestOf, sourcesOf, termsOf } from './load-op
 import type { ConnectionEvent, LoadOptions, Terms } from './load-options.js';
 import type { Answer, FromWorker, LoadProgress, Question, Sources, ToWorker } from './messages.js';
 import { ChatCompletions, Completions } from './completions.js';
+import { LocalContext } from './context.js';
 import { ended, openWorker } from './line.js';
 import { watchNetwork } from './network.js';
 import { checkLink, openLink, rangesFor, resolveRequest } from './options.js';
@@ -24,7 +25,6 @@ import { tokenMessage } from './token.js';
 import type { TokenSource } from './token.js';
 import { checkedIds, checkedState } from './validation.js';
 
-// Browsers without `await using` may lack the symbol, and do not ask for it.
 const asyncDispose: typeof Symbol.asyncDispose = Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose');
 
 /** Most time that a stopped generation may take to end before its worker is terminated. */
@@ -86,6 +86,8 @@ export class Outrider {
   readonly chat: { readonly completions: ChatCompletions } = { completions: new ChatCompletions(this) };
   /** Texts to continue, likewise: `outrider.completions.create({ prompt })`. */
   readonly completions: Completions = new Completions(this);
+  /** Texts of the page that guesses are taken from: `outrider.context.add('file.ts', text)`. */
+  readonly context: LocalContext = new LocalContext((message) => this.#post(message));
 
   private constructor(options: LoadOptions) {
     this.#sources = sourcesOf(options);
@@ -206,11 +208,8 @@ export class Outrider {
     this.#admit();
     const { request, tokens } = checkedState(state);
     if (this.#alone) throw new OutriderError('no-draft', 'without a draft model no generation is resumed');
-    const generation = this.#begin(
-      request,
-      tokens.map(({ id }) => id),
-      signal,
-    );
+    const ids = tokens.map(({ id }) => id);
+    const generation = this.#begin(request, ids, signal);
     generation.add({ tokens, statistics: emptySummary, round: null });
     return generation;
   }
@@ -277,7 +276,7 @@ export class Outrider {
     return this.#closed;
   }
 
-  /** Calls {@link Outrider.close}, for `await using`. */
+  /** {@link Outrider.close}, for `await using`. */
   [asyncDispose] = (): Promise<void> => this.close();
 
   #sayGoodbye(): Promise<void> {
@@ -410,6 +409,7 @@ export class Outrider {
       claim: this.#claim,
     });
     this.#claim = null;
+    this.context.repeat();
     return this.#ready;
   }
 
