@@ -6,6 +6,7 @@
 
 mod capacity;
 mod checkpoint;
+mod context;
 mod decoder;
 mod edge;
 mod fleet;
@@ -34,6 +35,7 @@ fn main() -> Result<(), Failure> {
     let (name, arguments) = arguments.split_first().ok_or("the name of a measurement is expected")?;
     match *name {
         "capacity" => capacity::run(arguments),
+        "context" => context::run(arguments),
         "edge" => edge::run(arguments),
         "fleet" => fleet::run(arguments),
         "grow" => grow::run(arguments),

@@ -44,6 +44,9 @@ enum Bench {
     Capacity,
     /// Time per round of the codes, by criterion; minutes
     Codec,
+    /// Guesses that are looked up in the text and in the page's own texts, with SmolLM2; ten minutes, and it has no
+    /// shorter form
+    Context,
     /// Decoding in Chromium beside wllama's, candle's and ONNX Runtime Web's, on random weights in the shapes of
     /// drafts, which take 1.5 GB of disk; an hour, and the first time ten minutes to build the others
     Edge,
@@ -72,7 +75,7 @@ enum Bench {
 
 /// Measures, prints tables and leaves them in target/bench.
 pub fn run(workspace: &Workspace, &BenchOptions { bench, form }: &BenchOptions) -> Result<()> {
-    let has_one_form = matches!(bench, Bench::Guesses | Bench::Schemes);
+    let has_one_form = matches!(bench, Bench::Context | Bench::Guesses | Bench::Schemes);
     ensure!(form.is_none() || !has_one_form, "this measurement has no shorter form; leave out `quick`");
     let folder = workspace.target().join("bench");
     fs::create_dir_all(&folder).with_context(|| format!("{} cannot be created", folder.display()))?;
@@ -86,7 +89,7 @@ pub fn run(workspace: &Workspace, &BenchOptions { bench, form }: &BenchOptions) 
         Bench::Native => run.native(),
         Bench::Page => run.visits(),
         Bench::Hostile | Bench::Serve => run.serving(),
-        Bench::Guesses | Bench::Schemes => run.program(&[]),
+        Bench::Context | Bench::Guesses | Bench::Schemes => run.program(&[]),
     }
 }
 

@@ -139,7 +139,7 @@ impl Guessing {
             frames: FramesUnheard::none(),
             corrected: None,
             calibration: std::mem::take(&mut lessons.calibration),
-            recall: ahead.fixed.is_none().then(|| Recall::new(lessons)),
+            recall: (ahead.fixed.is_none() && !ahead.drafts_only).then(|| Recall::new(lessons)),
         })
     }
 

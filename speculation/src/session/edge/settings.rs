@@ -81,6 +81,8 @@ pub struct Ahead {
     pub evidence: bool,
     /// True if second candidates are guessed, too, where the server takes them; `None`: by what is measured.
     pub branches: Option<bool>,
+    /// Leaves out guesses that are looked up in the text and in passages beside it, to compare.
+    pub drafts_only: bool,
 }
 
 /// Settings of rounds: how the edge drafts, and how the cloud judges.

@@ -1,0 +1,275 @@
+//! `cargo xtask bench context`: guesses that are looked up, in the text itself and in texts that the edge alone knows.
+//!
+//! SmolLM2-135M-Instruct with its draft; a native edge and the server's engine run in this process, over an emulated
+//! link in real time. The argument is a folder: the report goes to `context.md` there, and to standard output.
+
+use std::{fmt::Write, fs, path::Path, sync::Arc, time::Duration, time::Instant};
+
+use outrider_cloud::{
+    edge::{NativeEdge, Transport},
+    pair::{PairPaths, draft_info, target_info},
+    target::engine::Engine,
+};
+use outrider_codec::frame::{MAX_DRAFT_TOKENS, SamplingParameters};
+use outrider_models::{Model, Tokenizer};
+use outrider_speculation::{
+    control::link::Link,
+    draft::Passages,
+    session::edge::{Ahead, Mode, Settings},
+};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::{passes::Failure, report};
+
+const ROUND_TRIPS_MS: [u64; 2] = [2, 50];
+const TOKENS: u32 = 128;
+/// Tokens of a file that the server sees before it continues the file.
+const BEGINNING: usize = 256;
+
+/// Files of this repository that are continued, with the rest of their folder as context.
+const FILES: [&str; 10] = [
+    "shared-codec/src/scheme/k_sqs.rs",
+    "shared-codec/src/scheme/qs.rs",
+    "shared-codec/src/scheme/c_sqs.rs",
+    "shared-codec/src/scheme/tk_slt.rs",
+    "shared-codec/src/scheme/dense.rs",
+    "shared-codec/src/frame/request.rs",
+    "shared-codec/src/frame/verdict.rs",
+    "cloud/src/cli/fetch.rs",
+    "cloud/src/http/quota.rs",
+    "control/src/calibration.rs",
+];
+
+/// Questions of a chat.
+const QUESTIONS: [&str; 10] = [
+    "What is photosynthesis?",
+    "How do I make a cup of tea?",
+    "Explain what a compiler does.",
+    "Give me three tips for learning a language.",
+    "Why is the sky blue?",
+    "What is the difference between a list and a tuple in Python?",
+    "Write a short poem about the sea.",
+    "How does a bicycle stay upright?",
+    "What should I pack for a hike in the mountains?",
+    "Who was Marie Curie?",
+];
+
+/// Short texts that the target is asked to repeat with a change.
+const TEXTS: [&str; 10] = [
+    "The museum opens at nine in the morning and closes at six in the evening. Tickets cost eight euros for adults and \
+     four euros for children. On Mondays the museum is closed.",
+    "To reset the device, hold the power button for ten seconds until the light turns red. Release the button, wait for \
+     one minute, and press it again to start the device.",
+    "Our team met on Tuesday to discuss the new schedule. Anna will write the report, Ben will check the numbers, and \
+     Carla will send both to the customer before Friday.",
+    "Mix the flour with the sugar and the butter. Add two eggs and a little milk, and stir until the dough is smooth. \
+     Bake it for forty minutes at one hundred and eighty degrees.",
+    "The river rises in the mountains, flows through three valleys and two large lakes, and reaches the sea after four \
+     hundred kilometres. Its water drives eleven power stations.",
+    "Dear Mr. Brown, thank you for your letter of the third of May. We are sorry that your order has not arrived. We \
+     have sent it again today, and you will receive it within five days.",
+    "A queue holds elements in the order in which they were added. The first element that was added is the first one \
+     that is removed. A stack removes the last element that was added first.",
+    "The train to the airport leaves every fifteen minutes from platform two. The journey takes half an hour. Buy your \
+     ticket before you board, because there is no conductor on the train.",
+    "The patient should take one tablet in the morning and one in the evening, with a glass of water. If the fever does \
+     not fall within three days, the patient should see a doctor.",
+    "The contract begins on the first of January and ends on the last day of December. Either side may end it earlier \
+     with three months' notice. The rent is due on the third day of each month.",
+];
+
+/// The ends that guess.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+enum Way {
+    /// The draft model in the browser alone.
+    Draft,
+    /// It, and what the text repeats.
+    Text,
+    /// Both, and what the page knows.
+    Page,
+    /// The server, from what the text repeats, without a draft model.
+    Server,
+}
+
+impl Way {
+    const ALL: [Self; 4] = [Self::Draft, Self::Text, Self::Page, Self::Server];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Draft => "draft model",
+            Self::Text => "and the text's own repetitions",
+            Self::Page => "and the page's texts",
+            Self::Server => "server, from the text's repetitions",
+        }
+    }
+}
+
+/// A kind of work: prompts, each with the texts that the page knows beside it.
+struct Work {
+    name: &'static str,
+    temperature: f32,
+    prompts: Vec<(Vec<u32>, Vec<Vec<u32>>)>,
+}
+
+#[derive(Default, Serialize)]
+struct Total {
+    tokens: f64,
+    passes: f64,
+    accepted: f64,
+    seconds: f64,
+}
+
+/// The models, loaded once.
+struct Pair {
+    draft: Model,
+    tokenizer: Tokenizer,
+    plain: Engine,
+    helped: Engine,
+    info: outrider_speculation::session::cloud::TargetInfo,
+}
+
+/// Runs the measurement with the arguments that follow its name.
+pub fn run(arguments: &[&str]) -> Result<(), Failure> {
+    let [folder] = *arguments else { return Err("a folder is expected".into()) };
+    let runtime = tokio::runtime::Runtime::new()?;
+    let mut paths = PairPaths { model: Some("smollm2".to_owned()), ..PairPaths::default() };
+    runtime.block_on(paths.fetch())?;
+    let (tokenizer, _) = paths.tokenizer_for(outrider_cloud::pair::Ends::Both)?;
+    let (draft, target) = (paths.draft_with(&tokenizer)?, paths.target_with(&tokenizer)?);
+    let info = target_info(&target, &tokenizer, MAX_DRAFT_TOKENS)?;
+    let helped = Engine::start(paths.target_with(&tokenizer)?, 1)?.with_lookups();
+    let pair = Pair { draft, tokenizer, plain: Engine::start(target, 1)?, helped, info };
+    let mut rows = Vec::new();
+    for work in runtime.block_on(works(&pair))? {
+        for trip in ROUND_TRIPS_MS {
+            for way in Way::ALL {
+                let total = runtime.block_on(pair.write(&work, way, trip))?;
+                println!("{}, {trip} ms, {way:?}: {:.3} passes a token", work.name, total.passes / total.tokens);
+                rows.push((work.name, trip, way, total));
+            }
+        }
+    }
+    let samples = json!(rows);
+    report::write(Path::new(folder), "context", &table(&rows)?, samples, None)
+}
+
+async fn works(pair: &Pair) -> Result<Vec<Work>, Failure> {
+    let mut code = Vec::new();
+    for file in FILES {
+        let mut own = pair.tokenizer.encode(&fs::read_to_string(file)?)?;
+        let folder = Path::new(file).parent().ok_or("a file is in a folder")?;
+        let mut others = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|is| is == "rs") && path != Path::new(file) {
+                others.push(pair.tokenizer.encode(&fs::read_to_string(path)?)?);
+            }
+        }
+        own.truncate(BEGINNING);
+        code.push((own, others));
+    }
+    let mut again = Vec::new();
+    for question in QUESTIONS {
+        let prompt = pair.turn(question)?;
+        // Earlier answers to the same question.
+        let mut earlier = Vec::new();
+        for seed in 100..103 {
+            earlier.push(pair.text(&prompt, &[], Way::Draft, 0, (0.7, seed)).await?.0);
+        }
+        again.push((prompt, earlier));
+    }
+    let copied = TEXTS.map(|text| {
+        let asked = format!("Repeat the following text word for word, but begin with the word \"Note\":\n\n{text}");
+        Ok((pair.turn(&asked)?, vec![pair.tokenizer.encode(text)?]))
+    });
+    Ok(vec![
+        Work { name: "code", temperature: 0.0, prompts: code },
+        Work { name: "copying", temperature: 0.0, prompts: copied.into_iter().collect::<Result<_, Failure>>()? },
+        Work { name: "asked again", temperature: 0.7, prompts: again },
+        // Nothing is known of these.
+        Work { name: "chat", temperature: 0.7, prompts: chat(pair)? },
+    ])
+}
+
+fn chat(pair: &Pair) -> Result<Vec<(Vec<u32>, Vec<Vec<u32>>)>, Failure> {
+    QUESTIONS.map(|question| Ok((pair.turn(question)?, Vec::new()))).into_iter().collect()
+}
+
+impl Pair {
+    /// A question in the form of the target's chat template.
+    fn turn(&self, said: &str) -> Result<Vec<u32>, Failure> {
+        let text = format!("<|im_start|>user\n{said}<|im_end|>\n<|im_start|>assistant\n");
+        Ok(self.tokenizer.encode_prompt(self.draft.config().first_token(), &text)?)
+    }
+
+    async fn write(&self, work: &Work, way: Way, trip: u64) -> Result<Total, Failure> {
+        let mut total = Total::default();
+        for (seed, (prompt, texts)) in (1..).zip(&work.prompts) {
+            let known: &[Vec<u32>] = if way == Way::Page { texts } else { &[] };
+            let began = Instant::now();
+            let (ids, passes, accepted) = self.text(prompt, known, way, trip, (work.temperature, seed)).await?;
+            total.seconds += began.elapsed().as_secs_f64();
+            total.tokens += ids.len() as f64;
+            total.passes += passes;
+            total.accepted += accepted;
+        }
+        Ok(total)
+    }
+
+    /// One text in a session of its own, with its passes and accepted guesses.
+    async fn text(
+        &self,
+        prompt: &[u32],
+        known: &[Vec<u32>],
+        way: Way,
+        trip: u64,
+        (temperature, seed): (f32, u64),
+    ) -> Result<(Vec<u32>, f64, f64), Failure> {
+        let mut link = Link::unlimited();
+        link.configure(None, Duration::from_millis(trip) / 2);
+        let engine = if way == Way::Server { &self.helped } else { &self.plain };
+        let transport = loop {
+            match Transport::local(engine, self.info.clone()) {
+                Some(transport) => break transport.over(link.clone(), link.clone()),
+                None => tokio::task::yield_now().await,
+            }
+        };
+        let mut edge = NativeEdge::greet(&self.draft, draft_info(&self.draft, &self.tokenizer)?, transport).await?;
+        let mut passages = Passages::default();
+        known.iter().enumerate().for_each(|(name, tokens)| passages.add(&name.to_string(), tokens.clone()));
+        edge.set_passages(Arc::new(passages));
+        let mode = match way {
+            Way::Server => Mode::CloudOnly,
+            Way::Draft => Mode::Ahead(Ahead { drafts_only: true, ..Ahead::default() }),
+            Way::Text | Way::Page => Mode::Ahead(Ahead::default()),
+        };
+        let sampling = SamplingParameters { temperature, top_k: 0, top_p: 1.0 };
+        let settings = Settings { mode, sampling, seed, max_new_tokens: TOKENS };
+        let mut ids = Vec::new();
+        let generated = edge
+            .generate(prompt.to_vec(), &settings, |committed| ids.extend(committed.tokens.iter().map(|(id, _)| *id)))
+            .await?;
+        edge.close().await;
+        Ok((ids, generated.statistics.server_passes as f64, generated.statistics.accepted as f64))
+    }
+}
+
+fn table(rows: &[(&str, u64, Way, Total)]) -> Result<String, Failure> {
+    let mut text = format!(
+        "SmolLM2-135M-Instruct (Q4_1) with its draft, a native edge and the engine in one process, the link emulated in \
+         real time: ten prompts of each kind, at most {TOKENS} tokens. Passes: of the target, per token.\n\n\
+         | work | round trip, ms | guesses | passes / token | tokens / pass | tokens/s |\n|---|--:|---|--:|--:|--:|\n"
+    );
+    for (work, trip, way, total) in rows {
+        writeln!(
+            text,
+            "| {work} | {trip} | {} | {:.3} | {:.2} | {:.0} |",
+            way.name(),
+            total.passes / total.tokens,
+            total.tokens / total.passes,
+            total.tokens / total.seconds
+        )?;
+    }
+    Ok(text)
+}
