@@ -85,18 +85,18 @@ fn bonus(rule: Rule) -> impl Fn(&Position) -> Vec<f64> {
 
 #[test]
 fn a_round_commits_what_algorithm_4_does() {
-    for info in Rule::all() {
+    for (index, info) in Rule::all().iter().enumerate() {
         let sparse = match info.name {
             "lossy" => ADAPTIVE,
             // They need all of q.
             "bild" | "bild-star" => SchemeParameters::Dense,
             _ => SPARSE,
         };
-        for (sampling, scheme) in [(NEUTRAL, SchemeParameters::Dense), (SHARPENED, sparse)] {
-            let (texts, _) = farthest(info.name, sampling, scheme);
-            let counts = committed(&texts);
-            assert_follows(&counts, &algorithm_4(&texts, bonus(texts.rule)), (texts.rule, scheme, sampling));
-        }
+        // `rules` has every rule under both.
+        let (sampling, scheme) = [(NEUTRAL, SchemeParameters::Dense), (SHARPENED, sparse)][index % 2];
+        let (texts, _) = farthest(info.name, sampling, scheme);
+        let counts = committed(&texts);
+        assert_follows(&counts, &algorithm_4(&texts, bonus(texts.rule)), (texts.rule, scheme, sampling));
     }
 }
 

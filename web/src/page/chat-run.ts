@@ -36,6 +36,8 @@ export class ChatRun {
   #template: Promise<boolean> | null = null;
   /** The text that is being written; resolved while there is none. */
   #writing: Promise<void> = Promise.resolve();
+  /** Number of answers so far. */
+  #answers = 0;
   /** True while a message waits for the server's first answer. */
   #isWaiting = false;
 
@@ -160,7 +162,11 @@ export class ChatRun {
       },
       before,
     );
-    if (summary) text = summary.text;
+    if (summary) {
+      text = summary.text;
+      // An answer that is written again, or in another chat, may repeat it.
+      outrider.context.add(`answer ${++this.#answers}`, text);
+    }
     const costs = summary ? costsOf(summary, times) : '';
     this.#conversation.answer(text, costs);
     this.#save();
