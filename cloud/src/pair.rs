@@ -8,6 +8,7 @@ use std::{
     sync::Arc,
 };
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use outrider_codec::frame::{Limits, MAX_DRAFT_TOKENS};
 use outrider_models::{
     ActivationBits, HeadsError, HeadsFile, LinearHead, LoadError, Model, ModelConfig, StoredModel, Tokenizer,
@@ -71,13 +72,21 @@ pub struct PairPaths {
     ///
     /// 8 is what llama.cpp does; it changes some of a small model's answers. 16 gives nearly those of unrounded
     /// activations, and a pass takes as long as one of twice the tokens.
-    #[arg(long, value_name = "BITS", default_value = "8", value_parser = ["8", "16"])]
-    pub activation_bits: String,
+    #[arg(long, value_name = "BITS", default_value = "8", value_parser = activation_bits())]
+    pub activation_bits: ActivationBits,
     /// Load models although they have this setting, which is not known here; can be given several times
     ///
     /// An unknown setting is refused because it may change the computation. The refusal names it.
     #[arg(long, value_name = "KEY")]
     pub ignore_setting: Vec<String>,
+}
+
+/// Reads the values of `--activation-bits`.
+fn activation_bits() -> impl TypedValueParser<Value = ActivationBits> {
+    PossibleValuesParser::new(["8", "16"]).map(|bits| match bits.as_str() {
+        "16" => ActivationBits::Sixteen,
+        _ => ActivationBits::Eight,
+    })
 }
 
 /// Reason why a model cannot be downloaded.
@@ -221,9 +230,7 @@ impl PairPaths {
     pub fn target(&self) -> Result<Model, PairError> {
         self.check_is_here()?;
         let mut target = open("target model", self.target.as_deref(), TARGET)?;
-        if self.activation_bits == "16" {
-            target.set_activation_bits(ActivationBits::Sixteen);
-        }
+        target.set_activation_bits(self.activation_bits);
         Ok(target)
     }
 
