@@ -336,6 +336,35 @@ test('each connection gets a token from the page, or the reason why there is non
   await expect(refused).rejects.toThrow('signed out');
 });
 
+test('guesses that a round follows at once are not told, and of others the last', async () => {
+  const guess = (text: string) => ({ ids: [1], text, chance: 0.9, offline: false });
+  let tell: (text: string) => void = () => {};
+  let round: () => void = () => {};
+  let end: () => void = () => {};
+  const { host, posts } = await loaded({
+    generate: (_, __, onRound, ___, onGuess) => {
+      tell = (text) => onGuess(guess(text));
+      round = () => onRound({ tokens: [] } as never);
+      return new Promise((resolve) => (end = () => resolve(done)));
+    },
+  });
+  host.receive({ type: 'generate', id: 1, request, continuation });
+  await Promise.resolve();
+  vi.useFakeTimers();
+  tell('one');
+  round();
+  vi.advanceTimersByTime(100);
+  expect(posts.some(({ type }) => type === 'guess')).toBe(false);
+  tell('two');
+  tell('three');
+  vi.advanceTimersByTime(100);
+  tell('four');
+  vi.useRealTimers();
+  end();
+  await answer(posts);
+  expect(posts.filter(({ type }) => type === 'guess')).toMatchObject([{ guess: { text: 'three' } }]);
+});
+
 test('a change of the network reaches the engine', async () => {
   const { host, edge } = await loaded({});
   host.receive({ type: 'network' });

@@ -17,6 +17,7 @@ import type { RunningEngine } from './engine.js';
 import { describe, OutriderError, revive } from './errors.js';
 import type { OutriderErrorCode } from './errors.js';
 import { emptySummary } from './generation.js';
+import { GuessThrottle } from './guess-throttle.js';
 import type { Answer, FromWorker, Question, Sources, ToWorker } from './messages.js';
 import { within } from './within.js';
 
@@ -182,6 +183,7 @@ export class EdgeHost {
     this.#running = running;
 
     let rounds = 0;
+    const guesses = new GuessThrottle((guess) => post({ type: 'guess', id, guess }));
     const attempt = async (): Promise<Summary> => {
       running.inEngine = false;
       if (!this.#connected) {
@@ -195,10 +197,11 @@ export class EdgeHost {
         continuation,
         (round) => {
           rounds += 1;
+          guesses.clear();
           post({ type: 'round', id, round });
         },
         (event) => post({ type: 'line', id, event }),
-        (guess) => post({ type: 'guess', id, guess }),
+        (guess) => guesses.guess(guess),
       );
     };
 
@@ -211,10 +214,12 @@ export class EdgeHost {
         this.#connected = false;
         return attempt();
       });
+      guesses.clear();
       this.#running = null;
       this.#tellEngine(edge);
       post({ type: 'done', id, summary });
     } catch (thrown) {
+      guesses.clear();
       this.#running = null;
       const error = describe(thrown);
       if (error.code !== 'worker-crashed') this.#tellEngine(edge);
