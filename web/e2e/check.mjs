@@ -2,8 +2,8 @@
 //
 // Opens the page at URL in Chromium (CHROMIUM_PATH, else /usr/bin/chromium), has a text as a visitor would, generates
 // 64 tokens in rounds of K-SQS, which have all the figures, and prints, one `name value` per line: tokens, tokens_per_second, acceptance_rate, uplink_bits_per_drafted_token and
-// server_passes_per_token. With --screenshots it also races and talks, and leaves page-race.png, page-chat.png and
-// page-laboratory.png in DIR. Exits with 0 if there is text and every number is finite; otherwise it says in one
+// server_passes_per_token. With --screenshots it also races and talks, and leaves page-race.png, page-chat.png,
+// page-laboratory.png and the moving page-chat.gif in DIR. Exits with 0 if there is text and every number is finite; otherwise it says in one
 // sentence why not, and exits with 1.
 
 import { mkdir } from 'node:fs/promises';
@@ -11,6 +11,7 @@ import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { chromium } from 'playwright-core';
 import { chromiumArgs, chromiumPath } from './chromium.mjs';
+import { record } from './moving-picture.mjs';
 
 const TOKENS = 64;
 const LOAD_MS = 60_000;
@@ -90,10 +91,18 @@ async function take(page, url, folder) {
   await shoot('laboratory', '.compose');
   // Another query, so that the page is loaded anew: what follows begins as a visitor does.
   await open(page, url, 'chat');
-  await page.click('#starters button');
-  await page.waitForSelector('#chat[data-phase="comparing"]', { timeout: RUN_MS });
-  await page.waitForSelector('#chat[data-phase="idle"]', { timeout: RUN_MS });
+  const talk = async () => {
+    await page.click('#starters button');
+    await page.waitForSelector('#chat[data-phase="comparing"]', { timeout: RUN_MS });
+    await page.waitForSelector('#chat[data-phase="idle"]', { timeout: RUN_MS });
+  };
+  await talk();
   await shoot('chat', '.masthead');
+  const chat = await page.locator('#chat').boundingBox();
+  const { width, height } = page.viewportSize();
+  const clip = { x: 0, y: Math.max(0, chat.y), width, height: Math.min(chat.height, height - Math.max(0, chat.y)) };
+  await page.click('#forget');
+  await record(page, clip, talk(), path.join(folder, 'page-chat.gif'));
   await page.goto('about:blank');
   await open(page, url, 'race');
   await page.click('#race');
