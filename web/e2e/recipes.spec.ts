@@ -124,6 +124,12 @@ const shows: Record<string, (page: Page) => Promise<void>> = {
     await expect(page.locator('footer')).toHaveText(/^\d+ forward passes$/);
     await expect(page.locator('p')).toHaveText(text);
   },
+  'a-chat-as-an-element': async (page) => {
+    await page.getByRole('textbox', { name: 'Message' }).fill('Hello');
+    await page.keyboard.press('Enter');
+    await expect(page.getByRole('log').locator('p').last()).toHaveText(/^Assistant: .*[a-z]{3}/s);
+    await expect(page.locator('#said')).toHaveText(/^(user|assistant)$/, { timeout: 30_000 });
+  },
   'log-probabilities': async (page) => {
     await expect(page.locator('tr')).toHaveCount(16);
     await expect(
