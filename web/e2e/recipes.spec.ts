@@ -342,6 +342,17 @@ test('leaving a loop early, the next generation begins at once', async ({ page }
   expect(finishes[2]).toMatch(text);
 });
 
+test('a page that requires Trusted Types and does not allow the package’s learns what to allow', async ({ page }) => {
+  await page.route('**/*.html', async (route) => {
+    const response = await route.fetch();
+    const policy = "require-trusted-types-for 'script'; trusted-types other";
+    await route.fulfill({ response, headers: { ...response.headers(), 'content-security-policy': policy } });
+  });
+  const said = page.waitForEvent('console', (message) => message.text().includes('trusted-types outrider'));
+  await open(page, 'bare');
+  await said;
+});
+
 test('tokens are those that a prompt is read as', async ({ page }) => {
   await openBare(page);
   const found = await page.evaluate(async () => {

@@ -9,6 +9,7 @@ import type {
   CompletionParams,
 } from './completions-types.js';
 import type { Prompt, Round, Summary, Token } from './edge.js';
+import { OutriderError } from './errors.js';
 import { emptySummary, Generation } from './generation.js';
 import { resolveRequest } from './options.js';
 import type { GenerateOptions } from './options.js';
@@ -143,6 +144,33 @@ test('log-probabilities are those of the evidence, the likeliest as many as were
   await expect(completions.create({ messages, top_logprobs: 1 })).rejects.toThrow('needs logprobs');
   writes.ready = Promise.resolve('server');
   await expect(completions.create({ messages, logprobs: true })).rejects.toMatchObject({ code: 'no-draft' });
+});
+
+test('a server that refuses evidence to this page refuses log-probabilities, with the remedy', async () => {
+  const refusal = new OutriderError('invalid-parameters', 'no evidence here: generate without evidence');
+  const other = new OutriderError('invalid-parameters', 'no tools');
+  const said = {
+    code: 'invalid-parameters',
+    option: 'logprobs',
+    message: expect.stringContaining('--evidence always'),
+  };
+  for (const [error, logprobs, expected] of [
+    [refusal, true, { ...said, cause: refusal } as object],
+    [refusal, false, refusal],
+    [other, true, other],
+  ] as const) {
+    const generate = (): Generation => {
+      const generation = new Generation({} as never, () => {});
+      generation.fail(error);
+      return generation;
+    };
+    const completions = new ChatCompletions({ ...writer([]), generate });
+    await expect(completions.create({ messages, logprobs })).rejects.toMatchObject(expected);
+    const read = async () => {
+      for await (const _ of await completions.create({ messages, logprobs, stream: true })) continue;
+    };
+    await expect(read()).rejects.toMatchObject(expected);
+  }
 });
 
 test('what would change the text and is not known is refused by name', async () => {

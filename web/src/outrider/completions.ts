@@ -186,7 +186,7 @@ export class ChatCompletions {
     }
     const likeliest = topLogprobs(given);
     if (likeliest !== null && (await this.#writer.ready) === 'server') {
-      throw new OutriderError('no-draft', 'logprobs need rounds, and no draft model runs here');
+      throw new OutriderError('no-draft', 'logprobs need rounds, and no draft model runs here', { option: 'logprobs' });
     }
     const { controller, signal } = abortion(options);
     const { ranges } = this.#writer;
@@ -200,9 +200,18 @@ export class ChatCompletions {
     });
     const id = `chatcmpl-${identity(24)}`;
     const head = { id, created: now(), model };
-    if (!given.stream) return whole(head, generation, likeliest);
+    const fail = (error: unknown): never => {
+      throw likeliest === null ? error : refusalOfLogprobs(error);
+    };
+    if (!given.stream) return whole(head, generation, likeliest).catch(fail);
     const chunk = { ...head, object: 'chat.completion.chunk' } as const;
-    const chunks = () => chatChunks(chunk, generation, likeliest);
+    const chunks = async function* (): AsyncGenerator<ChatCompletionChunk> {
+      try {
+        yield* chatChunks(chunk, generation, likeliest);
+      } catch (error) {
+        fail(error);
+      }
+    };
     return streamed(controller, includesUsage(given), generation, chunks, { ...chunk, choices: [] });
   }
 }
@@ -333,6 +342,14 @@ function topLogprobs({ logprobs, top_logprobs: top }: ChatCompletionParams): num
   const count = top ?? 0;
   if (Number.isInteger(count) && count >= 0 && count <= MOST_TOP_LOGPROBS) return count;
   throw wrong('top_logprobs', `must be from 0 to ${MOST_TOP_LOGPROBS}`);
+}
+
+/** Explains a server's refusal of evidence to those who asked for log-probabilities; other errors stay. */
+function refusalOfLogprobs(error: unknown): unknown {
+  const isRefusal = error instanceof OutriderError && error.code === 'invalid-parameters';
+  if (!isRefusal || !error.message.includes('evidence')) return error;
+  const why = 'logprobs are for pages of the server itself (others need outrider serve --evidence always)';
+  return new OutriderError(error.code, why, { option: 'logprobs', cause: error });
 }
 
 function variablesOf(params: ChatCompletionParams): TemplateVariables {
