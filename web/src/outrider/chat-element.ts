@@ -7,7 +7,7 @@ import { Outrider } from './index.js';
 import type { GenerateOptions, LoadOptions, Message } from './index.js';
 
 const style = `
-:host { display: flex; flex-direction: column; gap: 0.5rem; block-size: 24rem; color-scheme: light dark; }
+:host { display: flex; flex-direction: column; gap: 0.5rem; block-size: 24rem; }
 :host([hidden]) { display: none; }
 [part='log'] { flex: 1; overflow-y: auto; display: flex; flex-direction: column; gap: 0.5rem; }
 [part~='message'] { margin: 0; padding: 0.4rem 0.7rem; border: 1px solid; border-radius: 0.7rem; max-inline-size: 85%;
@@ -77,7 +77,7 @@ export class OutriderChat extends Base {
     return this.#writing !== null;
   }
 
-  /** @internal */
+  /** @internal Shows the conversation and begins to load. */
   connectedCallback(): void {
     if (!this.shadowRoot) this.#build();
     this.#log.setAttribute('aria-label', this.getAttribute('label') ?? 'Conversation');
@@ -86,7 +86,7 @@ export class OutriderChat extends Base {
     queueMicrotask(() => this.isConnected && this.#load().catch(() => {}));
   }
 
-  /** @internal */
+  /** @internal Closes the instance once the element is out of the page. */
   disconnectedCallback(): void {
     // An element that is moved is connected again at once.
     queueMicrotask(() => {

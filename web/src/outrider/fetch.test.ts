@@ -5,8 +5,8 @@ import type { AIMessageChunk } from '@langchain/core/messages';
 import { HumanMessage } from '@langchain/core/messages';
 import { tool as langchainTool } from '@langchain/core/tools';
 import { ChatOpenAI, OpenAI as LangchainTexts } from '@langchain/openai';
-import { APICallError, generateText, streamText, tool as aiTool } from 'ai';
-import type { ToolSet } from 'ai';
+import { APICallError, DirectChatTransport, generateText, streamText, tool as aiTool, ToolLoopAgent } from 'ai';
+import type { ToolSet, UIMessageChunk } from 'ai';
 import OpenAI from 'openai';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { z } from 'zod';
@@ -358,6 +358,20 @@ test('ai: texts, streams, tools, usage, errors and aborts', async () => {
   const abortSignal = AbortSignal.timeout(50);
   await expect(generateText({ model, prompt: HANGS, abortSignal })).rejects.toMatchObject({ name: 'TimeoutError' });
   expect(WritingWorker.stops).toBe(1);
+});
+
+test('ai: the transport of useChat streams a message', async () => {
+  const model = createOpenAICompatible({ name: 'outrider', baseURL, fetch: outrider.fetch })('any');
+  const transport = new DirectChatTransport({ agent: new ToolLoopAgent({ model, seed: 4 }) });
+  const stream = await transport.sendMessages({
+    ...{ trigger: 'submit-message', chatId: 'a', messageId: undefined, abortSignal: undefined },
+    messages: [{ id: 'b', role: 'user', parts: [{ type: 'text', text: 'Hello' }] }],
+  });
+  const texts: string[] = [];
+  for await (const part of stream as unknown as AsyncIterable<UIMessageChunk>) {
+    if (part.type === 'text-delta') texts.push(part.delta);
+  }
+  expect(texts.join('')).toBe('Good day 4');
 });
 
 test('langchain: texts, streams, tools, usage, errors and aborts', async () => {

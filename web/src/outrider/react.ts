@@ -15,7 +15,7 @@ export interface UseOutrider {
   isReady: boolean;
   /** True while a text is being written. */
   isWriting: boolean;
-  /** The text so far. */
+  /** The text that has been written so far. */
   text: string;
   /** Its totals; null until it has ended. */
   summary: Summary | null;
