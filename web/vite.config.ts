@@ -136,9 +136,18 @@ export default defineConfig(({ mode }) => ({
           sourcemap: true,
           modulePreload: false,
           rollupOptions: {
-            input: 'src/outrider/index.ts',
+            input: {
+              outrider: 'src/outrider/index.ts',
+              'chat-element': 'src/outrider/chat-element.ts',
+              react: 'src/outrider/react.ts',
+            },
+            external: ['react'],
             preserveEntrySignatures: 'strict',
-            output: { entryFileNames: 'outrider.js', assetFileNames: assetName },
+            output: {
+              ...{ entryFileNames: '[name].js', assetFileNames: assetName },
+              // Frameworks that render on a server leave a module of hooks to the page.
+              banner: ({ name }) => (name === 'react' ? "'use client';" : ''),
+            },
           },
         }
       : { outDir: 'dist', target: 'es2022', assetsInlineLimit: 0, modulePreload: { polyfill: false } },

@@ -4,6 +4,7 @@ import { copyFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { build } from 'vite';
+import { violations } from './axe.js';
 import { expect, test } from './fixtures.js';
 import { Server } from './server.js';
 
@@ -46,4 +47,59 @@ test('README’s lines run as they are', async ({ page }) => {
   await page.goto(`${server.url}/readme.html`);
   await expect(page).toHaveTitle(/^\d+[.\d]* (0\.\d+|1)$/);
   expect(await page.locator('body').textContent()).toMatch(/[a-z]{3}/);
+});
+
+test('a chat element answers, by keyboard and without a broken rule of accessibility', async ({ page }) => {
+  const script = `import './outrider/chat-element.js';
+    const chat = document.querySelector('outrider-chat');
+    chat.generateOptions = { maxNewTokens: 400, seed: 5, temperature: 0 };
+    for (const type of ['message', 'error']) chat.addEventListener(type, ({ detail }) => (chat.title += type[0]));`;
+  await writeFile(
+    path.join(folder, 'chat.html'),
+    `<!doctype html><html lang="en"><title>Chat</title><main><h1>Chat</h1><outrider-chat label="Tales" system="Tell a tale.">
+     </outrider-chat></main><script type="module">${script}</script></html>`,
+  );
+  await page.goto(`${server.url}/chat.html`);
+  const log = page.getByRole('log', { name: 'Tales' });
+  const input = page.getByRole('textbox', { name: 'Message' });
+  const send = page.getByRole('button', { name: 'Send' });
+  const chat = page.locator('outrider-chat');
+  const messages = () => chat.evaluate((chat) => (chat as HTMLElementTagNameMap['outrider-chat']).messages);
+  expect(await violations(page)).toEqual([]);
+  await input.fill('A fox');
+  await input.press('Shift+Enter');
+  await input.pressSequentially('and a hen');
+  await input.press('Enter');
+  await expect(log).toHaveAttribute('aria-busy', 'true');
+  await expect(log.locator('p').last()).toHaveText(/^Assistant: .*[a-z]{3}/s);
+  await input.press('Escape');
+  await expect(send).toBeVisible();
+  await expect(log).toHaveAttribute('aria-busy', 'false');
+  await expect(log.locator('p').first()).toHaveText('You: A fox\nand a hen');
+  const [asked, answered] = await messages();
+  expect(asked).toEqual({ role: 'user', content: 'A fox\nand a hen' });
+  expect(await log.locator('p').last().textContent()).toBe(`Assistant: ${String(answered?.content)}`);
+  expect(await violations(page)).toEqual([]);
+  await expect(input).toBeFocused();
+
+  // Options that are refused are an error, and the text comes back.
+  await chat.evaluate((chat) => Object.assign(chat, { generateOptions: { temperature: -1 } }));
+  await input.fill('Again');
+  await send.click();
+  await expect(page.getByRole('alert')).toHaveText(/^temperature must be/);
+  await expect(input).toHaveValue('Again');
+  await expect(log.locator('p')).toHaveCount(2);
+  expect(await violations(page)).toEqual([]);
+  await expect(chat).toHaveAttribute('title', 'mme');
+
+  // A conversation that is set is shown; an element that is moved goes on.
+  await chat.evaluate((chat) => {
+    const hello = [{ role: 'user', content: 'Hello' }];
+    Object.assign(chat, { generateOptions: { maxNewTokens: 8 }, messages: hello });
+    document.body.append(chat);
+  });
+  await expect(log.locator('p')).toHaveText('You: Hello');
+  await send.click();
+  await expect(log.locator('p').last()).toHaveText(/^Assistant: .*[a-z]{2}/s);
+  await expect.poll(async () => (await messages()).length).toBe(3);
 });

@@ -124,6 +124,12 @@ const shows: Record<string, (page: Page) => Promise<void>> = {
     await expect(page.locator('footer')).toHaveText(/^\d+ forward passes$/);
     await expect(page.locator('p')).toHaveText(text);
   },
+  'a-chat-as-an-element': async (page) => {
+    await page.getByRole('textbox', { name: 'Message' }).fill('Hello');
+    await page.keyboard.press('Enter');
+    await expect(page.getByRole('log').locator('p').last()).toHaveText(/^Assistant: .*[a-z]{3}/s);
+    await expect(page.locator('#said')).toHaveText(/^(user|assistant)$/, { timeout: 30_000 });
+  },
   'log-probabilities': async (page) => {
     await expect(page.locator('tr')).toHaveCount(16);
     await expect(
@@ -145,6 +151,25 @@ const shows: Record<string, (page: Page) => Promise<void>> = {
     expect(usage.completion_tokens).toBeGreaterThan(0);
     expect(usage.total_tokens).toBe(usage.prompt_tokens + usage.completion_tokens);
     expect(usage.outrider.server_passes).toBeGreaterThan(0);
+  },
+  'with-a-client-of-openais-api': async (page) => {
+    await expect(page.locator('li')).toHaveText([text, text, text, text]);
+    // The text of a seed is the server's own.
+    const [messages, options] = [[{ role: 'user', content: 'Tell me a story.' }], { max_tokens: 32, seed: 5 }];
+    const answer = await page.request.post(`${server.url}/v1/chat/completions`, { data: { messages, ...options } });
+    const { choices, usage } = (await answer.json()) as Package.ChatCompletion;
+    await expect(page.locator('#text')).toHaveText(choices[0]?.message.content ?? '', { useInnerText: false });
+    const { outrider, ...tokens } = JSON.parse((await page.locator('#usage').textContent()) ?? '') as typeof usage;
+    expect(tokens).toEqual(usage);
+    expect(outrider.server_passes).toBeGreaterThan(0);
+    const written = await page.locator('li').allTextContents();
+    for (const [index, prompt] of ['Once upon a time', 'The fox'].entries()) {
+      const data = { prompt, ...options, n: 2 };
+      const own = (await (
+        await page.request.post(`${server.url}/v1/completions`, { data })
+      ).json()) as Package.Completion;
+      expect(written.slice(2 * index, 2 * index + 2)).toEqual(own.choices.map(({ text }) => text));
+    }
   },
   'where-no-draft-model-can-run': async (page) => {
     await expect(page.locator('#text')).toHaveText(text);
@@ -185,6 +210,55 @@ for (const [name, show] of Object.entries(shows)) {
     }
   });
 }
+
+test('outrider.fetch refuses what the server’s API refuses, with the same status, parameter and code', async ({
+  page,
+}) => {
+  await openBare(page);
+  const user = (content: unknown) => ({ messages: [{ role: 'user', content }] });
+  const function_ = { type: 'function', function: { name: 'f' } };
+  for (const [path, body] of [
+    ...['/v1/nothing', '/v1/embeddings', '/v1/completions/'].map((path) => [path, {}] as const),
+    ...['', '[]', '{"prompt":'].map((body) => ['/v1/completions', body] as const),
+    ...[{}, { prompt: ['a', 'b'] }, { prompt: [] }, { prompt: 5 }].map((body) => ['/v1/completions', body] as const),
+    ...[
+      ...[{ temperature: 2.5 }, { top_p: 1.5 }, { top_k: -2 }, { seed: 1.5 }, { max_tokens: 0 }, { max_tokens: 2.5 }],
+      ...[{ n: 0 }, { n: 17 }, { n: 'two' }, { stop: '' }, { stop: [1] }, { stream: 'yes' }, { model: 5 }],
+      ...[{ best_of: 3 }, { echo: true }, { suffix: 'end' }, { unknown: 1 }, { stream_options: { unknown: 1 } }],
+    ].map((more) => ['/v1/completions', { prompt: 'a', ...more }] as const),
+    ...[{}, { messages: [] }, { messages: 'a' }, user(5), { messages: [{ role: 'robot', content: 'a' }] }].map(
+      (body) => ['/v1/chat/completions', body] as const,
+    ),
+    ...[
+      ...[
+        { tools: 5 },
+        { tools: [{}] },
+        { tools: [function_], parallel_tool_calls: false },
+        { tool_choice: 'required' },
+      ],
+      ...[{ logprobs: 1 }, { top_logprobs: 1 }, { logprobs: true, top_logprobs: 21 }, { reasoning_effort: 'low' }],
+      ...[{ response_format: { type: 'json_object' } }, { chat_template_kwargs: { messages: [] } }],
+      ...[{ enable_thinking: 1 }, { chat_template_kwargs: 5 }, { max_completion_tokens: 0 }, { functions: [{}] }],
+    ].map((more) => ['/v1/chat/completions', { ...user('Hello'), ...more }] as const),
+    ['/v1/chat/completions', user('long '.repeat(2000))],
+    ['/v1/completions', { prompt: 'long '.repeat(2000), stream: true }],
+  ] as const) {
+    const asked = { path, body: typeof body === 'string' ? body : JSON.stringify(body) };
+    const [here, there] = await page.evaluate(async ({ path, body }) => {
+      const of = async (answer: Promise<Response>) => {
+        const response = await answer;
+        const { error } = (await response.json()) as { error?: Record<'type' | 'param' | 'code', unknown> };
+        return { status: response.status, type: error?.type, param: error?.param, code: error?.code };
+      };
+      const init = { method: 'POST', body };
+      return [
+        await of(window.outrider.fetch(`https://outrider.invalid${path}`, init)),
+        await of(fetch(path, init)),
+      ] as const;
+    }, asked);
+    expect.soft(here, `${path} ${asked.body.slice(0, 200)}`).toEqual(there);
+  }
+});
 
 test('without an engine the server writes alone, the same text of the same seed', async ({ page }) => {
   const name = 'where-no-draft-model-can-run';
@@ -266,6 +340,17 @@ test('leaving a loop early, the next generation begins at once', async ({ page }
   });
   expect(finishes.slice(0, 2)).toEqual(['cancelled', 'length']);
   expect(finishes[2]).toMatch(text);
+});
+
+test('a page that requires Trusted Types and does not allow the package’s learns what to allow', async ({ page }) => {
+  await page.route('**/*.html', async (route) => {
+    const response = await route.fetch();
+    const policy = "require-trusted-types-for 'script'; trusted-types other";
+    await route.fulfill({ response, headers: { ...response.headers(), 'content-security-policy': policy } });
+  });
+  const said = page.waitForEvent('console', (message) => message.text().includes('trusted-types outrider'));
+  await open(page, 'bare');
+  await said;
 });
 
 test('tokens are those that a prompt is read as', async ({ page }) => {

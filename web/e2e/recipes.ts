@@ -1,7 +1,7 @@
 // The programs of docs/recipes.md: each section with its markup, its module, and the headers that it names.
 
 import { execFile } from 'node:child_process';
-import { copyFile, mkdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { createServer, request } from 'node:http';
 import { connect } from 'node:net';
 import type { AddressInfo } from 'node:net';
@@ -11,9 +11,9 @@ import { build } from 'vite';
 
 const web = path.resolve(import.meta.dirname, '..');
 const repository = path.resolve(web, '..');
-const source = path.join(web, 'src/outrider/index.ts');
+const sources = path.join(web, 'src/outrider');
+const source = path.join(sources, 'index.ts');
 const modules = path.join(web, 'src/outrider/source.d.ts');
-const hook = path.join(repository, 'examples/react/use-outrider.ts');
 
 /** A program of the document. */
 export interface Recipe {
@@ -57,13 +57,12 @@ export async function readRecipes(): Promise<Recipe[]> {
  */
 export async function buildRecipes(recipes: readonly Recipe[], folder: string): Promise<string> {
   await mkdir(folder, { recursive: true });
-  await copyFile(hook, path.join(folder, 'use-outrider.ts'));
   for (const { name, html, script, language } of recipes) {
     await writeFile(path.join(folder, `${name}.${language}`), script);
     const tag = `<script type="module" src="./${name}.${language}"></script>`;
     await writeFile(path.join(folder, `${name}.html`), `<!doctype html>\n<body>\n${html}${tag}\n</body>\n`);
   }
-  const compilerOptions = { jsx: 'react-jsx', paths: { outrider: [source] } };
+  const compilerOptions = { jsx: 'react-jsx', paths: { outrider: [source], 'outrider/*': [`${sources}/*.ts`] } };
   const files = { extends: path.join(web, 'tsconfig.json'), include: ['.', modules], exclude: ['dist'] };
   await writeFile(path.join(folder, 'tsconfig.json'), JSON.stringify({ ...files, compilerOptions }));
   const compiler = path.join(web, 'node_modules/.bin/tsc');
@@ -73,7 +72,12 @@ export async function buildRecipes(recipes: readonly Recipe[], folder: string): 
   const outDir = path.join(folder, 'dist');
   await build({
     ...{ root: folder, configFile: path.join(web, 'vite.config.ts'), logLevel: 'warn' },
-    resolve: { alias: { outrider: source } },
+    resolve: {
+      alias: [
+        { find: /^outrider$/, replacement: source },
+        { find: /^outrider\/(.*)$/, replacement: `${sources}/$1.ts` },
+      ],
+    },
     build: { outDir, rollupOptions: { input: recipes.map(({ name }) => path.join(folder, `${name}.html`)) } },
   });
   return outDir;

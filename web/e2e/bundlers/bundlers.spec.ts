@@ -49,6 +49,11 @@ for (const bundler of bundlers.filter(({ isQuick }) => isFull || isQuick)) {
     for (const headers of isFull ? [plain, isolation] : [isolation]) {
       await serving(path.join(folder, bundler.output), headers, async (url) => {
         expect(await draft(page, url)).toEqual({ build: buildOn(headers), failed: '[]', ids: expected });
+        if (bundler.project !== 'next') return;
+        // Rendered without a browser first.
+        await page.goto(`${url}/entries.html?${new URLSearchParams({ server: server.url })}`);
+        await expect(page.getByRole('log')).toBeVisible();
+        await expect(page.locator('#state')).toHaveText('ready');
       });
     }
   });
@@ -83,7 +88,10 @@ test('it can be published, with what a page needs and whoever bundles it', async
   const { files, size } = await tarball.publishDryRun();
   const names = files.map((file) => file.path).filter((name) => !name.startsWith('npm/types/'));
   const modules = builds.map((build) => `npm/${build}.wasm`);
-  const scripts = ['outrider.js', 'worker.js'].flatMap((name) => [`npm/${name}`, `npm/${name}.map`]);
+  const scripts = ['chat-element.js', 'outrider.js', 'react.js', 'worker.js'].flatMap((name) => [
+    `npm/${name}`,
+    `npm/${name}.map`,
+  ]);
   const words = ['LICENSE-APACHE', 'LICENSE-MIT', 'README.md', 'package.json'];
   expect(names.sort()).toEqual([...modules, ...scripts, ...words].sort());
   expect(size).toBeLessThan(MOST_BYTES);

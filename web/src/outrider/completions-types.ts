@@ -69,7 +69,8 @@ export interface ChatCompletionParams extends CompletionOptions {
 
 /** Parameters of a text completion. */
 export interface CompletionParams extends CompletionOptions {
-  prompt: string;
+  /** The text to continue, also as a list of one. */
+  prompt: string | readonly [string];
   /** Most tokens of the text; 16 if not given, as with OpenAI. */
   max_tokens?: number | null | undefined;
 }

@@ -9,6 +9,7 @@ import type {
   CompletionParams,
 } from './completions-types.js';
 import type { Prompt, Round, Summary, Token } from './edge.js';
+import { OutriderError } from './errors.js';
 import { emptySummary, Generation } from './generation.js';
 import { resolveRequest } from './options.js';
 import type { GenerateOptions } from './options.js';
@@ -41,7 +42,8 @@ function writer(rounds: Round[], end: Summary = summary) {
     generation.finish(end);
     return generation;
   };
-  return { asked, stop, generate, ranges: generationRanges, mode: 'draft' as 'draft' | 'server' };
+  const ready: Promise<'draft' | 'server'> = Promise.resolve('draft');
+  return { asked, stop, generate, ranges: generationRanges, ready };
 }
 
 test('the shapes are those of the package openai', () => {
@@ -140,8 +142,35 @@ test('log-probabilities are those of the evidence, the likeliest as many as were
   ]);
   await expect(completions.create({ messages, logprobs: true, top_logprobs: 21 })).rejects.toThrow('from 0 to 20');
   await expect(completions.create({ messages, top_logprobs: 1 })).rejects.toThrow('needs logprobs');
-  writes.mode = 'server';
+  writes.ready = Promise.resolve('server');
   await expect(completions.create({ messages, logprobs: true })).rejects.toMatchObject({ code: 'no-draft' });
+});
+
+test('a server that refuses evidence to this page refuses log-probabilities, with the remedy', async () => {
+  const refusal = new OutriderError('invalid-parameters', 'no evidence here: generate without evidence');
+  const other = new OutriderError('invalid-parameters', 'no tools');
+  const said = {
+    code: 'invalid-parameters',
+    option: 'logprobs',
+    message: expect.stringContaining('--evidence always'),
+  };
+  for (const [error, logprobs, expected] of [
+    [refusal, true, { ...said, cause: refusal } as object],
+    [refusal, false, refusal],
+    [other, true, other],
+  ] as const) {
+    const generate = (): Generation => {
+      const generation = new Generation({} as never, () => {});
+      generation.fail(error);
+      return generation;
+    };
+    const completions = new ChatCompletions({ ...writer([]), generate });
+    await expect(completions.create({ messages, logprobs })).rejects.toMatchObject(expected);
+    const read = async () => {
+      for await (const _ of await completions.create({ messages, logprobs, stream: true })) continue;
+    };
+    await expect(read()).rejects.toMatchObject(expected);
+  }
 });
 
 test('what would change the text and is not known is refused by name', async () => {
@@ -150,7 +179,7 @@ test('what would change the text and is not known is refused by name', async () 
   await expect(create({ max_token: 1 })).rejects.toThrow('no option max_token; did you mean max_tokens?');
   await expect(create({ presence_penalty: 1 })).rejects.toMatchObject({ code: 'invalid-option' });
   await expect(create({ n: 2 })).rejects.toThrow('n must be 1');
-  await expect(create({ prompt: ['a'] })).rejects.toThrow('prompt must be a text');
+  await expect(create({ prompt: ['a', 'b'] })).rejects.toThrow('prompt must be a text');
   const { choices, usage } = await completions.create({ prompt: 'a' });
   expect(choices).toEqual([{ index: 0, logprobs: null, text: 'Good day', finish_reason: 'stop' }]);
   expect(usage?.outrider.saved_passes).toBe(6);
@@ -236,7 +265,7 @@ test('leaving a stream early, or its controller, stops the generation', async ()
       return running;
     },
     ranges: generationRanges,
-    mode: 'draft',
+    ready: Promise.resolve('draft'),
   });
   const stream = await completions.create({ messages, stream: true });
   for await (const { choices } of stream) if (choices[0]?.delta.content === 'ab') break;

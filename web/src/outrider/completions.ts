@@ -18,6 +18,7 @@ import type {
 import type { Finish, Message, Piece, Prompt, Summary, TemplateVariables, Token, Tool } from './edge.js';
 import { invalidOption, OutriderError } from './errors.js';
 import type { Generation } from './generation.js';
+import { reasonAgainst } from './options.js';
 import type { GenerateOptions } from './options.js';
 import type { NumberOption, Range } from './tables.js';
 import { refuseUnknown } from './validation.js';
@@ -26,7 +27,7 @@ import { refuseUnknown } from './validation.js';
 interface Writer {
   generate(prompt: Prompt, options?: GenerateOptions): Generation;
   readonly ranges: Readonly<Record<NumberOption, Range>>;
-  readonly mode: 'draft' | 'server';
+  readonly ready: Promise<'draft' | 'server'>;
 }
 
 /** Options of a call beside the parameters, as in OpenAI's client. */
@@ -67,9 +68,11 @@ const textFormat = { type: 'text' };
 const neutralOfChats = { ...neutral, functions: [[]], modalities: [['text']], response_format: [textFormat] };
 
 const commonNames = ['model', 'stream', 'stream_options', 'stop', 'temperature', 'top_p', 'top_k', 'seed', 'n'];
-const completionNames = [...commonNames, 'prompt', 'max_tokens'];
-const chatNames = [
-  ...[...commonNames, 'messages', 'tools', 'tool_choice', 'max_completion_tokens', 'max_tokens'],
+/** Parameters of a text completion that change its text. */
+export const completionNames = [...commonNames, 'prompt', 'max_tokens'];
+/** Parameters of a conversation that change its answer. */
+export const chatNames = [
+  ...[...commonNames, 'messages', 'tools', 'max_completion_tokens', 'max_tokens'],
   ...['logprobs', 'top_logprobs', 'chat_template_kwargs', 'enable_thinking'],
 ];
 
@@ -86,7 +89,7 @@ function read<Params extends object>(
     if (!values) return true;
     const texts = values.map((value) => JSON.stringify(value));
     if (texts.includes(JSON.stringify(value))) return false;
-    throw invalidOption(`${name} is not supported other than as ${texts.join(' or ')}`);
+    throw wrong(name, `is not supported other than as ${texts.join(' or ')}`);
   });
   const rest = Object.fromEntries(given) as { [Name in keyof Params]: Exclude<Params[Name], null> };
   refuseUnknown(rest, known, where);
@@ -117,8 +120,8 @@ export class Completions {
     options: RequestOptions = {},
   ): Promise<Completion | CompletionStream<CompletionChunk>> {
     const given = read(params, completionNames, neutralOfTexts, 'completions.create()');
-    const { prompt, max_tokens } = given;
-    if (typeof prompt !== 'string') throw invalidOption('prompt must be a text');
+    const { max_tokens } = given;
+    const prompt = textOf(given.prompt);
     const { controller, signal } = abortion(options);
     const generation = this.#writer.generate(prompt, {
       ...commonOptions(given, max_tokens ?? COMPLETION_TOKENS, this.#writer.ranges),
@@ -171,37 +174,44 @@ export class ChatCompletions {
   ): Promise<ChatCompletion | CompletionStream<ChatCompletionChunk>> {
     // Calls one at a time would need a grammar; where there are no tools there are no calls.
     const calls = params.tools?.length ? [true] : [true, false];
-    const accepted = { ...neutralOfChats, parallel_tool_calls: calls };
+    const accepted = { ...neutralOfChats, parallel_tool_calls: calls, tool_choice: ['auto', 'none'] };
     const given = read(params, chatNames, accepted, 'chat.completions.create()');
     checkTruth('logprobs', given.logprobs);
-    const { tools = [], tool_choice: choice = 'auto', max_tokens } = given;
-    if (!Array.isArray(given.messages)) throw invalidOption('messages must be a list');
+    const { tools = [], max_tokens } = given;
+    if (!Array.isArray(given.messages)) throw wrong('messages', 'must be a list');
     const messages = given.messages.map(systemOf);
+    if (!Array.isArray(tools)) throw wrong('tools', 'must be a list');
     if (tools.some((tool: Tool & { function: { strict?: boolean } }) => tool.function?.strict)) {
-      throw invalidOption('strict of a tool is not supported: nothing forces the model');
-    }
-    if (choice !== 'auto' && choice !== 'none') {
-      throw invalidOption("tool_choice must be 'auto' or 'none'");
+      throw wrong('tools', 'cannot be strict: nothing forces the model');
     }
     const likeliest = topLogprobs(given);
-    if (likeliest !== null && this.#writer.mode === 'server') {
-      throw new OutriderError('no-draft', 'logprobs need rounds, and no draft model runs here');
+    if (likeliest !== null && (await this.#writer.ready) === 'server') {
+      throw new OutriderError('no-draft', 'logprobs need rounds, and no draft model runs here', { option: 'logprobs' });
     }
     const { controller, signal } = abortion(options);
     const { ranges } = this.#writer;
     const most = given.max_completion_tokens ?? max_tokens ?? ranges.maxNewTokens.max;
     const generation = this.#writer.generate(messages, {
       ...commonOptions(given, most, ranges),
-      ...(choice === 'auto' && { tools }),
+      ...(params.tool_choice !== 'none' && { tools }),
       chatTemplateKwargs: variablesOf(given),
       evidence: likeliest !== null,
       signal,
     });
     const id = `chatcmpl-${identity(24)}`;
     const head = { id, created: now(), model };
-    if (!given.stream) return whole(head, generation, likeliest);
+    const fail = (error: unknown): never => {
+      throw likeliest === null ? error : refusalOfLogprobs(error);
+    };
+    if (!given.stream) return whole(head, generation, likeliest).catch(fail);
     const chunk = { ...head, object: 'chat.completion.chunk' } as const;
-    const chunks = () => chatChunks(chunk, generation, likeliest);
+    const chunks = async function* (): AsyncGenerator<ChatCompletionChunk> {
+      try {
+        yield* chatChunks(chunk, generation, likeliest);
+      } catch (error) {
+        fail(error);
+      }
+    };
     return streamed(controller, includesUsage(given), generation, chunks, { ...chunk, choices: [] });
   }
 }
@@ -283,13 +293,36 @@ function streamed<Chunk extends { usage?: CompletionUsage | null }>(
   };
 }
 
+/** The text of a prompt, which clients also send as a list of one. */
+function textOf(prompt: CompletionParams['prompt']): string {
+  const [text, ...more] = typeof prompt === 'string' ? [prompt] : Array.isArray(prompt) ? prompt : [];
+  if (typeof text === 'string' && more.length === 0) return text;
+  throw wrong('prompt', 'must be a text; one prompt a request');
+}
+
+/** The error for a parameter that is refused. */
+function wrong(option: string, reason: string): OutriderError {
+  return invalidOption(`${option} ${reason}`, { option });
+}
+
 function commonOptions(params: CompletionOptions, tokens: number, ranges: Writer['ranges']): GenerateOptions {
-  if ((params.n ?? 1) !== 1) throw invalidOption('n must be 1');
+  // Wrong options of a stream are refused without one, too.
+  includesUsage(params);
+  if ((params.n ?? 1) !== 1) throw wrong('n', 'must be 1');
   checkTruth('stream', params.stream);
-  if (typeof (params.model ?? '') !== 'string') throw invalidOption('model must be a text');
-  if ((params.temperature ?? 0) > HOTTEST) throw invalidOption(`temperature must be at most ${HOTTEST}`);
+  if (typeof (params.model ?? '') !== 'string') throw wrong('model', 'must be a text');
   if (Array.isArray(params.stop) && params.stop.length > MOST_STOPS) {
-    throw invalidOption(`stop must be at most ${MOST_STOPS} texts`);
+    throw wrong('stop', `must be at most ${MOST_STOPS} texts`);
+  }
+  const { maxNewTokens, temperature, topP, topK, seed } = ranges;
+  const bounds = {
+    ...{ temperature: { ...temperature, max: HOTTEST }, top_p: topP, top_k: { ...topK, min: -1 }, seed },
+    ...{ max_tokens: { ...maxNewTokens, max: Infinity }, max_completion_tokens: { ...maxNewTokens, max: Infinity } },
+  };
+  for (const [name, range] of Object.entries(bounds)) {
+    const given = (params as Record<string, unknown>)[name];
+    const reason = given === undefined ? null : reasonAgainst(given as number, range);
+    if (reason !== null) throw wrong(name, reason);
   }
   return {
     temperature: params.temperature ?? 1,
@@ -303,20 +336,28 @@ function commonOptions(params: CompletionOptions, tokens: number, ranges: Writer
 
 function topLogprobs({ logprobs, top_logprobs: top }: ChatCompletionParams): number | null {
   if (!logprobs) {
-    if (top) throw invalidOption('top_logprobs needs logprobs');
+    if (top) throw wrong('top_logprobs', 'needs logprobs');
     return null;
   }
   const count = top ?? 0;
   if (Number.isInteger(count) && count >= 0 && count <= MOST_TOP_LOGPROBS) return count;
-  throw invalidOption(`top_logprobs must be from 0 to ${MOST_TOP_LOGPROBS}`);
+  throw wrong('top_logprobs', `must be from 0 to ${MOST_TOP_LOGPROBS}`);
+}
+
+/** Explains a server's refusal of evidence to those who asked for log-probabilities; other errors stay. */
+function refusalOfLogprobs(error: unknown): unknown {
+  const isRefusal = error instanceof OutriderError && error.code === 'invalid-parameters';
+  if (!isRefusal || !error.message.includes('evidence')) return error;
+  const why = 'logprobs are for pages of the server itself (others need outrider serve --evidence always)';
+  return new OutriderError(error.code, why, { option: 'logprobs', cause: error });
 }
 
 function variablesOf(params: ChatCompletionParams): TemplateVariables {
   const { chat_template_kwargs: variables, enable_thinking: thinking } = params;
   if (thinking == null) return variables ?? {};
-  if (typeof thinking !== 'boolean') throw invalidOption('enable_thinking must be true or false');
+  if (typeof thinking !== 'boolean') throw wrong('enable_thinking', 'must be true or false');
   const other = variables?.['enable_thinking'] ?? thinking;
-  if (other !== thinking) throw invalidOption('enable_thinking must be the same as in chat_template_kwargs');
+  if (other !== thinking) throw wrong('enable_thinking', 'must be the same as in chat_template_kwargs');
   return { ...variables, enable_thinking: thinking };
 }
 
@@ -326,7 +367,7 @@ function systemOf(message: ChatMessage): Message {
 }
 
 function checkTruth(name: string, value: unknown): void {
-  if (value != null && typeof value !== 'boolean') throw invalidOption(`${name} must be true or false`);
+  if (value != null && typeof value !== 'boolean') throw wrong(name, 'must be true or false');
 }
 
 function includesUsage({ stream_options: options }: CompletionOptions): boolean {

@@ -77,15 +77,18 @@ export class OutriderError extends Error {
   override readonly name = 'OutriderError';
   /** The cause of the error; stable across versions, unlike `message`. */
   readonly code: OutriderErrorCode;
+  /** The name of the option of a generation, or parameter of OpenAI's API, that is refused; undefined for other errors. */
+  readonly option: string | undefined;
 
-  constructor(code: OutriderErrorCode, message: string, options?: ErrorOptions) {
+  constructor(code: OutriderErrorCode, message: string, options: ErrorOptions & { option?: string } = {}) {
     super(message, options);
     this.code = code;
+    this.option = options.option;
   }
 }
 
 /** Makes the error for an option that is unknown or out of range. */
-export function invalidOption(message: string, options?: ErrorOptions): OutriderError {
+export function invalidOption(message: string, options?: ErrorOptions & { option?: string }): OutriderError {
   return new OutriderError('invalid-option', message, options);
 }
 

@@ -47,3 +47,25 @@ test('the worker starts from its own source, always the same, or from where it i
   expect(named).toBe('https://example.org/page/worker.js');
   expect(started.map(({ options }) => options.type)).toEqual(['module', 'module', 'module']);
 });
+
+test('where a page has Trusted Types, the worker’s address is of the policy that it may allow', async () => {
+  const createPolicy = vi.fn((_: string, rules: { createScriptURL(address: string): string }) => ({
+    createScriptURL: (address: string) => `trusted ${rules.createScriptURL(address)}`,
+  }));
+  vi.stubGlobal('trustedTypes', { createPolicy });
+  const fresh = async () => {
+    vi.resetModules();
+    return (await import('./files.js')).startWorker;
+  };
+  const start = await fresh();
+  start('./worker.js');
+  start('./worker.js');
+  expect(started.map(({ address }) => address)).toEqual(Array(2).fill('trusted https://example.org/page/worker.js'));
+  // A second policy of the name would be refused.
+  expect(createPolicy.mock.calls.map(([name]) => name)).toEqual(['outrider']);
+  createPolicy.mockImplementation(() => {
+    throw new TypeError('not allowed');
+  });
+  (await fresh())('./worker.js');
+  expect(started.at(-1)?.address).toBe('https://example.org/page/worker.js');
+});

@@ -3,6 +3,7 @@
 import { builds } from './builds.js';
 import type { Build } from './builds.js';
 import { invalidOption } from './errors.js';
+import { trusted } from './trusted.js';
 // In one piece, so that it needs no file of its own: not every bundler finds workers in packages.
 import source from './worker.ts?source';
 
@@ -49,8 +50,8 @@ let ownAddress: string | undefined;
 /** Starts the worker: from its source, which the package has with it, or from `workerUrl`. */
 export function startWorker(workerUrl: string | URL | undefined): Worker {
   const options = { type: 'module', name: 'outrider' } as const;
-  if (workerUrl !== undefined) return new Worker(new URL(workerUrl, location.href).href, options);
+  if (workerUrl !== undefined) return new Worker(trusted(new URL(workerUrl, location.href).href), options);
   // Kept for as long as the page: threads are started from it, and workers after a crash.
   ownAddress ??= URL.createObjectURL(new Blob([source], { type: 'text/javascript' }));
-  return new Worker(ownAddress, options);
+  return new Worker(trusted(ownAddress), options);
 }

@@ -380,6 +380,28 @@ test('texts of the page reach the engine, those from before it was there as well
   expect(edge.remove_context).toHaveBeenCalledExactlyOnceWith('early');
 });
 
+test('a connection that has been idle for long is not trusted, and replaced without a word', async () => {
+  vi.useFakeTimers({ toFake: ['Date'] });
+  try {
+    const { host, edge, posts, connect } = await loaded({});
+    const generate = async (id: number) => {
+      host.receive({ type: 'generate', id, request, continuation });
+      await vi.waitFor(() => expect(posts.at(-1)).toMatchObject({ type: 'done', id }));
+    };
+    vi.setSystemTime(Date.now() + 239_000);
+    await generate(1);
+    vi.setSystemTime(Date.now() + 239_000);
+    await generate(2);
+    expect([connect.mock.calls.length, vi.mocked(edge.close).mock.calls.length]).toEqual([1, 0]);
+    vi.setSystemTime(Date.now() + 241_000);
+    await generate(3);
+    expect([connect.mock.calls.length, vi.mocked(edge.close).mock.calls.length]).toEqual([2, 1]);
+    expect(posts.map(({ type }) => type)).not.toContain('line');
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
 test('a claim is used once, and what happens to the connection is told', async () => {
   const generate: Edge['generate'] = (_request, given, _onRound, onLine) => {
     expect(given).toBe(continuation);

@@ -62,6 +62,8 @@ export class EdgeHost {
   #claim: Claim | null = null;
   /** True while the connection is not known to be lost. */
   #connected = false;
+  /** The time of its last use, in milliseconds since 1970: other clocks may rest while the machine sleeps. */
+  #usedAt = 0;
   /** The attempt in progress, which the next generation takes over from a stopped one. */
   #connecting: Promise<SessionInfo> | null = null;
   /** The running generation, and a way to cancel it before it has entered the engine. */
@@ -206,6 +208,11 @@ export class EdgeHost {
     };
 
     try {
+      // A network may have dropped it unseen, and the server has ended the session or soon will.
+      if (this.#connected && Date.now() - this.#usedAt >= LONGEST_IDLE_MS) {
+        edge.close();
+        this.#connected = false;
+      }
       const wasConnected = this.#connected;
       const summary = await attempt().catch((error: unknown) => {
         // A connection that died while idle is noticed only now. Nothing was generated, so nothing can repeat.
@@ -216,11 +223,13 @@ export class EdgeHost {
       });
       guesses.clear();
       this.#running = null;
+      this.#usedAt = Date.now();
       this.#tellEngine(edge);
       post({ type: 'done', id, summary });
     } catch (thrown) {
       guesses.clear();
       this.#running = null;
+      this.#usedAt = Date.now();
       const error = describe(thrown);
       if (error.code !== 'worker-crashed') this.#tellEngine(edge);
       if (!refusals.includes(error.code)) this.#connected = false;
@@ -259,6 +268,7 @@ export class EdgeHost {
     const late = new OutriderError('connection-failed', why);
     const session = await within(this.#connectTimeoutMs, connecting, late);
     this.#connected = true;
+    this.#usedAt = Date.now();
     this.#claim = null;
     return session;
   }
@@ -347,6 +357,9 @@ class DraftSink implements Sink {
     return this.#loader.finish(tokenizer, heads ?? undefined, chat ?? undefined);
   }
 }
+
+/** Longest idle time of a connection, below the five minutes that `outrider serve` allows by default. */
+const LONGEST_IDLE_MS = 240_000;
 
 /** Errors after which the session continues; after any other the next generation opens a new one. */
 const refusals: readonly OutriderErrorCode[] = ['prompt-too-long', 'invalid-parameters'];

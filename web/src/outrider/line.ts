@@ -17,7 +17,9 @@ export function openWorker(
   try {
     worker = startWorker(url);
   } catch (cause) {
-    throw new OutriderError('worker-crashed', 'the worker could not be started', { cause });
+    const isRequired = String(cause).includes('TrustedScriptURL');
+    const remedy = isRequired ? ': the page requires Trusted Types and has to allow `trusted-types outrider`' : '';
+    throw new OutriderError('worker-crashed', `the worker could not be started${remedy}`, { cause });
   }
   worker.addEventListener('message', ({ data }: MessageEvent<FromWorker>) => receive(data));
   worker.addEventListener('error', ({ message }) => {

@@ -132,12 +132,12 @@ export function resolveRequest(
   const stop = checkedStops(options.stop ?? []);
   const flag = (option: 'adaptiveMode' | 'compareSchemes' | 'evidence'): boolean => {
     const { [option]: given = false } = options;
-    if (typeof given !== 'boolean') throw invalidOption(`${option} must be true or false`);
+    if (typeof given !== 'boolean') throw invalidOption(`${option} must be true or false`, { option });
     return given;
   };
   const mode = options.mode ?? 'speculative';
   if (mode !== 'speculative' && mode !== 'cloud-only') {
-    throw invalidOption(`mode must be 'speculative' or 'cloud-only', not '${mode}'`);
+    throw invalidOption(`mode must be 'speculative' or 'cloud-only', not '${mode}'`, { option: 'mode' });
   }
   const number = (option: NumberOption): number | null => {
     const range = ranges[option];
@@ -146,7 +146,7 @@ export function resolveRequest(
     const otherwise = generationDefaults[option];
     if (given === undefined) return otherwise === null ? null : Math.min(otherwise, range.max);
     const reason = reasonAgainst(given, range);
-    if (reason !== null) throw invalidOption(`${option} ${reason}`);
+    if (reason !== null) throw invalidOption(`${option} ${reason}`, { option });
     return given;
   };
   const choice = (option: ChoiceOption): string => {
@@ -154,7 +154,7 @@ export function resolveRequest(
     const { entries } = names[option];
     if (!entries.some(({ name }) => name === given)) {
       const list = entries.map(({ name }) => `'${name}'`).join(', ');
-      throw invalidOption(`${option} must be one of ${list}, not '${given}'`);
+      throw invalidOption(`${option} must be one of ${list}, not '${given}'`, { option });
     }
     return given;
   };
@@ -166,13 +166,13 @@ export function resolveRequest(
     const { name, parameter } = chosen;
     // The server alone drafts nothing; what it does not need may be missing.
     const missing = mode === 'speculative' ? reasonAgainstPolicy(chosen, option, scheme, heads) : null;
-    if (missing !== null) throw invalidOption(`${option} '${name}' ${missing}`);
+    if (missing !== null) throw invalidOption(`${option} '${name}' ${missing}`, { option });
     if (parameter === null) return { name, parameter };
     const { parameter: parameterOption } = policyOptions[option];
     const given = options[parameterOption] ?? parameter.default;
     const reason = reasonAgainst(given, parameter.range);
     if (reason !== null) {
-      throw invalidOption(`${parameterOption} of '${name}' ${reason}`);
+      throw invalidOption(`${parameterOption} of '${name}' ${reason}`, { option: parameterOption });
     }
     return { name, parameter: given };
   };

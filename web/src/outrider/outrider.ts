@@ -2,8 +2,9 @@
 import type { EngineInfo, EngineRequest } from './builds.js';
 import type { Claim, GenerateRequest, Link, ModelInfo, Prompt, SessionInfo } from './edge.js';
 import { OutriderError, revive } from './errors.js';
-import { emptySummary, Generation } from './generation.js';
-import type { SuspendedGeneration } from './generation.js';
+import { fetchFrom } from './fetch.js';
+import { emptySummary } from './generation.js';
+import type { Generation, SuspendedGeneration } from './generation.js';
 import { checkLoadOptions, engineRequestOf, sourcesOf, termsOf } from './load-options.js';
 import type { ConnectionEvent, LoadOptions, Terms } from './load-options.js';
 import type { Answer, FromWorker, LoadProgress, Question, Sources, ToWorker } from './messages.js';
@@ -14,7 +15,7 @@ import { watchNetwork } from './network.js';
 import { checkLink, openLink, rangesFor, resolveRequest } from './options.js';
 import type { ConversationOptions, GenerateOptions } from './options.js';
 import { idsQuestion, Questions } from './questions.js';
-import { addRound, goesOn, isOpen, isServersText, join, stopWith, totals } from './running.js';
+import { addRound, goesOn, isOpen, isServersText, join, RunningGenerations, stopWith, totals } from './running.js';
 import type { Running } from './running.js';
 import { ServerAlone } from './server-alone.js';
 import { deleteFile, forgetFiles, listFiles } from './store.js';
@@ -71,12 +72,9 @@ export class Outrider {
   #joining: Promise<void> | null = null;
   /** Why the draft model cannot join, where the server is not to write alone. */
   #refusal: unknown = null;
-  /**
-   * Unfinished generations, the oldest first; later ones wait for it. Invariant: all but the last have been stopped.
-   */
-  #running: Running[] = [];
+  /** Unfinished generations; later ones wait for the oldest. */
+  readonly #running = new RunningGenerations();
   readonly #questions = new Questions();
-  #lastId = 0;
   #onCacheFull: (reason: OutriderError) => void;
   #onEngine: (engine: EngineInfo) => void;
   #unwatch: () => void = () => {};
@@ -88,6 +86,15 @@ export class Outrider {
   readonly completions: Completions = new Completions(this);
   /** Texts of the page that guesses are taken from: `outrider.context.add('file.ts', text)`. */
   readonly context: LocalContext = new LocalContext((message) => this.#post(message));
+  /**
+   * OpenAI's HTTP API as a `fetch` function for clients that take one. This page drafts the answers of
+   * `/v1/chat/completions` and `/v1/completions`, one at a time in the order of the requests, and of `/v1/models`.
+   *
+   * ```ts
+   * new OpenAI({ apiKey: 'unused', dangerouslyAllowBrowser: true, baseURL: 'https://outrider.invalid/v1', fetch: outrider.fetch })
+   * ```
+   */
+  readonly fetch: typeof globalThis.fetch = fetchFrom(this);
 
   private constructor(options: LoadOptions) {
     this.#sources = sourcesOf(options);
@@ -233,27 +240,25 @@ export class Outrider {
     return (await this.tokenize(prompt, options)).length;
   }
 
+  /** @internal The generation that makes `generate()` throw `busy`; null if there is none. */
+  get current(): Generation | null {
+    return this.#running.current;
+  }
+
   /** Throws if no further generation can start. */
   #admit(): void {
     if (this.#closed) throw new OutriderError('closed', 'this instance was closed');
-    if (this.#running.some(({ stopped }) => !stopped)) {
+    if (this.#running.current) {
       throw new OutriderError('busy', 'a generation is already running: stop() it, or await its summary');
     }
   }
 
   #begin(request: GenerateRequest, committed: number[], signal: AbortSignal | undefined): Generation {
-    const id = ++this.#lastId;
-    const generation = new Generation(request, () => this.#stop(id));
-    const earlier = this.#running.map((running) => running.generation.summary);
-    const abort = new AbortController();
-    const running: Running = {
-      ...{ id, generation, sent: false, stopped: false, isAlone: false, joins: false, before: null },
-      abort,
-    };
-    this.#running.push(running);
-    if (signal) stopWith(generation, signal);
+    const earlier = [...this.#running].map(({ generation }) => generation.summary);
+    const running = this.#running.add(request, (id) => this.#stop(id));
+    if (signal) stopWith(running.generation, signal);
     void this.#run(running, earlier, request, committed);
-    return generation;
+    return running.generation;
   }
 
   /**
@@ -308,13 +313,13 @@ export class Outrider {
         running.sent = running.isAlone = true;
         const summary = await alone.generate(request, (round) => generation.add(round), abort.signal);
         running.sent = running.isAlone = false;
-        if (!goesOn(running, summary)) return this.#end(id, () => generation.finish(summary));
+        if (!goesOn(running, summary)) return this.#running.end(id, () => generation.finish(summary));
         running.before = { summary, started };
         committed = summary.tokenIds;
       }
       await (this.#ready ?? this.#startWorker());
     } catch (error) {
-      this.#end(id, () => generation.fail(error as Error));
+      this.#running.end(id, () => generation.fail(error as Error));
       return;
     }
     if (generation.ended) return;
@@ -323,12 +328,12 @@ export class Outrider {
   }
 
   #stop(id: number): void {
-    const running = this.#find(id);
+    const running = this.#running.find(id);
     if (!running || running.stopped) return;
     running.stopped = true;
     if (!running.sent) {
       // The worker does not know of it. If it is still loading it goes on, for the next generation.
-      this.#end(id, (generation, { before }) => generation.finish({ ...(before?.summary ?? emptySummary) }));
+      this.#running.end(id, (generation, { before }) => generation.finish({ ...(before?.summary ?? emptySummary) }));
       return;
     }
     if (running.isAlone) return running.abort.abort();
@@ -358,7 +363,7 @@ export class Outrider {
         this.#unwatch = watchNetwork(() => this.#post({ type: 'network' }));
         this.#alone = null;
         this.#onEngine(this.#engine);
-        this.#running.forEach(join);
+        for (const running of this.#running) join(running);
       },
       (error: unknown) => {
         if (this.#closed) return;
@@ -436,18 +441,21 @@ export class Outrider {
         this.#onCacheFull(revive(message.error));
         return;
       case 'round':
-        return addRound(this.#find(message.id), message.round);
+        return addRound(this.#running.find(message.id), message.round);
       case 'guess':
-        this.#find(message.id)?.generation.guess(message.guess);
+        this.#running.find(message.id)?.generation.guess(message.guess);
         return;
       case 'line':
-        if (message.event.state !== 'reconnecting') this.#find(message.id)?.generation.hold(message.event.claim);
+        if (message.event.state !== 'reconnecting')
+          this.#running.find(message.id)?.generation.hold(message.event.claim);
         if (message.event.state !== 'begun') this.#onConnection(message.event);
         return;
       case 'done':
-        return this.#end(message.id, (generation, running) => generation.finish(totals(running, message.summary)));
+        return this.#running.end(message.id, (generation, running) =>
+          generation.finish(totals(running, message.summary)),
+        );
       case 'failed':
-        this.#end(message.id, (generation) => generation.fail(revive(message.error)));
+        this.#running.end(message.id, (generation) => generation.fail(revive(message.error)));
         return;
       case 'answer':
         this.#questions.settle(message.id, message.answer);
@@ -465,19 +473,6 @@ export class Outrider {
     }
   }
 
-  #find(id: number): Running | undefined {
-    return this.#running.find((running) => running.id === id);
-  }
-
-  #end(id: number, settle: (generation: Generation, running: Running) => void): void {
-    const running = this.#find(id);
-    if (!running) return;
-    clearTimeout(running.graceTimer);
-    // First, so that code that is woken by the settling can generate again.
-    this.#running = this.#running.filter((other) => other !== running);
-    settle(running.generation, running);
-  }
-
   /** Terminates the worker; its waiters fail with `reason`. Queued generations start another, unless `isEnd`. */
   #discardWorker(reason: unknown, isEnd = false): void {
     this.#worker?.terminate();
@@ -487,9 +482,10 @@ export class Outrider {
     this.#loading = null;
     this.#questions.fail(reason);
     // The server writes on alone.
-    const failing = isEnd ? this.#running : this.#running.slice(0, 1).filter(({ isAlone }) => !isAlone);
+    const running = [...this.#running];
+    const failing = isEnd ? running : running.slice(0, 1).filter(({ isAlone }) => !isAlone);
     for (const { id, abort } of failing) {
-      this.#end(id, (generation) => generation.fail(reason as Error));
+      this.#running.end(id, (generation) => generation.fail(reason as Error));
       abort.abort();
     }
   }

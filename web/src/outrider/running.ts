@@ -1,5 +1,5 @@
 import type { GenerateRequest, Link, Round, Statistics, Summary } from './edge.js';
-import type { Generation } from './generation.js';
+import { Generation } from './generation.js';
 import { joined } from './server-alone.js';
 
 /** A generation that has not ended. */
@@ -19,6 +19,49 @@ export interface Running {
   abort: AbortController;
   /** Terminates a worker that does not end the generation. */
   graceTimer?: ReturnType<typeof setTimeout>;
+}
+
+/** Generations that have not ended, the oldest first. Invariant: all but the last have been stopped. */
+export class RunningGenerations implements Iterable<Running> {
+  #all: Running[] = [];
+  #lastId = 0;
+
+  /** The generation that has neither ended nor been stopped; null if there is none. */
+  get current(): Generation | null {
+    return this.#all.find(({ stopped }) => !stopped)?.generation ?? null;
+  }
+
+  /** Adds a generation; `stop` is called with its id when it is to stop. */
+  add(request: GenerateRequest, stop: (id: number) => void): Running {
+    const id = ++this.#lastId;
+    const generation = new Generation(request, () => stop(id));
+    const abort = new AbortController();
+    const running = {
+      ...{ id, generation, sent: false, stopped: false, isAlone: false, joins: false, before: null },
+      abort,
+    };
+    this.#all.push(running);
+    return running;
+  }
+
+  find(id: number): Running | undefined {
+    return this.#all.find((running) => running.id === id);
+  }
+
+  /** Removes a generation and settles it; does nothing if it has been removed before. */
+  end(id: number, settle: (generation: Generation, running: Running) => void): void {
+    const running = this.find(id);
+    if (!running) return;
+    clearTimeout(running.graceTimer);
+    // First, so that code that is woken by the settling can generate again.
+    this.#all = this.#all.filter((other) => other !== running);
+    settle(running.generation, running);
+  }
+
+  /** Iterates over those of now, also while they end. */
+  [Symbol.iterator](): Iterator<Running> {
+    return [...this.#all].values();
+  }
 }
 
 /** Stops a generation when its caller's signal is aborted. */

@@ -17,7 +17,7 @@ export function refuseUnknown(given: object, known: readonly string[], where: st
   const nearest = closest(unknown, known);
   const isTypo = distance(unknown.toLowerCase(), nearest.toLowerCase()) <= MOST_TYPOS;
   const hint = isTypo ? `; did you mean ${nearest}?` : `; there are ${known.join(', ')}`;
-  throw invalidOption(`${where} has no option ${unknown}${hint}`);
+  throw invalidOption(`${where} has no option ${unknown}${hint}`, { option: unknown });
 }
 
 /** Converts a value to JSON and back. */
@@ -57,7 +57,7 @@ export function checkedPrompt(prompt: Prompt): Prompt {
   const given = Array.isArray(prompt) ? inJson(prompt) : null;
   if (v.is(messages, given)) return given as readonly Message[];
   const wanted = 'a text, or messages with a role (system, user, assistant or tool) and content or tool_calls';
-  throw invalidOption(`prompt must be ${wanted}`);
+  throw invalidOption(`prompt must be ${wanted}`, { option: 'prompt' });
 }
 
 /** More characters than a token of any published vocabulary has. */
@@ -79,10 +79,10 @@ export function checkedTools(tools: readonly Tool[], prompt: Prompt): readonly T
   const given = inJson(tools);
   if (!v.is(v.array(tool), given)) {
     const wanted = "a list of { type: 'function', function: { name, description, parameters } }";
-    throw invalidOption(`tools must be ${wanted}`);
+    throw invalidOption(`tools must be ${wanted}`, { option: 'tools' });
   }
   if (given.length > 0 && typeof prompt === 'string') {
-    throw invalidOption('tools need a conversation, not a text');
+    throw invalidOption('tools need a conversation, not a text', { option: 'tools' });
   }
   return given as readonly Tool[];
 }
@@ -93,10 +93,11 @@ const reserved = ['messages', 'tools', 'add_generation_prompt', 'bos_token', 'eo
 /** Checks variables of the chat template, and copies them. @throws {@link OutriderError} `invalid-option` */
 export function checkedVariables(variables: TemplateVariables): TemplateVariables {
   const given = inJson(variables);
-  if (!v.is(anyObject, given)) throw invalidOption('chatTemplateKwargs must be an object');
+  const option = 'chatTemplateKwargs';
+  if (!v.is(anyObject, given)) throw invalidOption(`${option} must be an object`, { option });
   const name = reserved.find((name) => Object.hasOwn(given, name));
   if (name === undefined) return given;
-  throw invalidOption(`chatTemplateKwargs cannot have ${name}: it follows from the rest of the request`);
+  throw invalidOption(`${option} cannot have ${name}: it follows from the rest of the request`, { option });
 }
 
 /** Most strings that stop a text, and most characters of one, which is the text that may wait. */
@@ -110,7 +111,7 @@ export function checkedStops(stop: string | readonly string[]): readonly string[
   const given = typeof stop === 'string' ? [stop] : stop;
   if (v.is(stops, given)) return [...given];
   const wanted = `a text of 1 to ${LONGEST_STOP} characters, or a list of up to ${MOST_STOPS} of them`;
-  throw invalidOption(`stop must be ${wanted}`);
+  throw invalidOption(`stop must be ${wanted}`, { option: 'stop' });
 }
 
 const id = v.pipe(v.number(), v.integer(), v.minValue(0));

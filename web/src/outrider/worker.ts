@@ -14,6 +14,7 @@ import { compileModule } from './module.js';
 import { fetchWith } from './requests.js';
 import { keptFile } from './store.js';
 import type { FromWorker, ToWorker } from './messages.js';
+import { trusted } from './trusted.js';
 
 /** The used parts of DedicatedWorkerGlobalScope, whose full types exclude the page's. */
 interface WorkerScope {
@@ -52,7 +53,7 @@ const host = new EdgeHost({
           scope.postMessage({ type: 'progress', progress: { stage: 'engine', build, loadedBytes, totalBytes } });
         }),
       // This same source again, wherever it came from.
-      startThread: () => new Worker(location.href, { type: 'module', name: 'outrider-thread' }),
+      startThread: () => new Worker(trusted(location.href), { type: 'module', name: 'outrider-thread' }),
     });
     return engine;
   },

@@ -1,0 +1,278 @@
+// OpenAI's HTTP API as a `fetch` function whose answers this page drafts. Nothing of a request reaches the network but
+// the session with the server.
+
+import { chatNames, completionNames } from './completions.js';
+import type { ChatCompletions, Completions } from './completions.js';
+import type { CompletionUsage } from './completions-types.js';
+import { OutriderError } from './errors.js';
+import type { Generation } from './generation.js';
+
+/** The instance that answers. */
+interface Api {
+  readonly chat: { readonly completions: ChatCompletions };
+  readonly completions: Completions;
+  readonly current: Generation | null;
+}
+
+/** The fields of answers and of their chunks that change where a request has several choices. */
+interface Answer {
+  id: string;
+  choices: readonly { index: number; delta?: { role?: string } }[];
+  usage?: CompletionUsage | null;
+}
+
+type Params = Record<string, unknown>;
+
+/** A kind of completion. */
+interface Endpoint {
+  create(params: Params, signal: AbortSignal): Promise<Answer | AsyncIterable<Answer>>;
+  /** The parameters that change the answer. */
+  known: readonly string[];
+  /** The parameter that has the prompt. */
+  prompt: string;
+}
+
+/** Creates one choice of a request, in turn with other requests. */
+type Create = (params: Params) => Promise<Answer | AsyncIterable<Answer>>;
+
+const model = { id: 'outrider', object: 'model', created: 0, owned_by: 'outrider' };
+/** Most choices of a request, as by the server. */
+const MOST_CHOICES = 16;
+/** The number of seeds. That of a choice is one more than that of the choice before it, as by the server. */
+const SEEDS = 2 ** 32;
+/** Seconds after which a refused request may be tried again, as by the server. */
+const RETRY_AFTER = '5';
+/** HTTP statuses of the errors that are not 500. */
+const statuses: Readonly<Record<string, number>> = {
+  ...{ 'invalid-option': 400, 'invalid-parameters': 400, 'prompt-too-long': 400, 'no-draft': 400 },
+  ...{ unauthorized: 401, 'server-full': 503, 'shutting-down': 503, 'connection-failed': 503, 'connection-lost': 503 },
+};
+/** The server's codes of errors where this package has others. */
+const codes: Readonly<Record<string, string>> = {
+  ...{ 'prompt-too-long': 'context_length_exceeded', 'server-full': 'server_full', 'shutting-down': 'shutting_down' },
+};
+
+/** An error of the API. */
+class ApiError extends Error {
+  readonly status: number;
+  /** The response's body. */
+  readonly body: { error: { message: string; type: string; param: string | null; code: string | null } };
+
+  constructor(status: number, message: string, code: string | null, param: string | null = null) {
+    super(message);
+    const type = status >= 500 ? 'server_error' : status === 401 ? 'authentication_error' : 'invalid_request_error';
+    this.status = status;
+    this.body = { error: { message, type, param, code } };
+  }
+}
+
+/** Makes the `fetch` function of an instance. */
+export function fetchFrom(api: Api): typeof fetch {
+  const inTurn = turnsOf(api);
+  const endpoints: Readonly<Record<string, Endpoint>> = {
+    '/chat/completions': {
+      create: (params, signal) => api.chat.completions.create(params as never, { signal }),
+      ...{ known: chatNames, prompt: 'messages' },
+    },
+    '/completions': {
+      create: (params, signal) => api.completions.create(params as never, { signal }),
+      ...{ known: completionNames, prompt: 'prompt' },
+    },
+  };
+  const answer = async (request: Request, stop: AbortController): Promise<Response> => {
+    const { pathname } = new URL(request.url);
+    const path = /\/v1(\/.*)$/.exec(pathname)?.[1] ?? '';
+    const endpoint = endpoints[path];
+    if (!endpoint && !/^\/models(\/[^/]+)?$/.test(path)) {
+      throw new ApiError(404, `There is no ${request.method} ${pathname} here.`, 'unknown_url');
+    }
+    if (request.method !== (endpoint ? 'POST' : 'GET')) {
+      throw new ApiError(405, `${pathname} does not take ${request.method}.`, 'method_not_allowed');
+    }
+    if (!endpoint) return json(modelsAt(path));
+    const create: Create = (params) => inTurn(() => endpoint.create(params, stop.signal), stop.signal);
+    const errorOf = (error: unknown): ApiError => apiErrorOf(error, endpoint);
+    try {
+      const params = await paramsOf(request);
+      if (params['stream'] !== true) return json(await wholeOf(params, create));
+      const events = eventsOf(await begun(chunksOf(params, create)), errorOf);
+      return new Response(bodyOf(events, stop), { headers: { 'Content-Type': 'text/event-stream' } });
+    } catch (error) {
+      throw errorOf(error);
+    }
+  };
+  return async (input, init) => {
+    const signal = init?.signal ?? (input instanceof Request ? input.signal : null);
+    signal?.throwIfAborted();
+    const stop = new AbortController();
+    const answered = answer(new Request(input, init), stop).catch(refusal);
+    const aborted = new Promise<never>((_, reject) => {
+      const abort = (): void => {
+        stop.abort(signal?.reason);
+        reject(signal?.reason as Error);
+      };
+      signal?.addEventListener('abort', abort, { once: true });
+    });
+    return Promise.race([answered, aborted]);
+  };
+}
+
+/** Makes the function that creates completions one after the other, in the order of its calls. */
+function turnsOf(api: Api): <T>(create: () => Promise<T>, signal: AbortSignal) => Promise<T> {
+  let last: Promise<unknown> = Promise.resolve();
+  const created = async <T>(create: () => Promise<T>, signal: AbortSignal): Promise<T> => {
+    for (;;) {
+      signal.throwIfAborted();
+      // A stream goes on after it has been created, and the page may generate as well.
+      await api.current?.summary.catch(() => {});
+      signal.throwIfAborted();
+      try {
+        return await create();
+      } catch (error) {
+        if (!(error instanceof OutriderError && error.code === 'busy')) throw error;
+      }
+    }
+  };
+  return (create, signal) => {
+    const turn = last.then(() => created(create, signal));
+    last = turn.catch(() => {});
+    return turn;
+  };
+}
+
+function modelsAt(path: string): object {
+  const name = path.slice('/models/'.length);
+  if (name === '') return { object: 'list', data: [model] };
+  if (name === model.id) return model;
+  throw new ApiError(404, `There is no model '${name}' here; there is '${model.id}'.`, 'model_not_found', 'model');
+}
+
+async function paramsOf(request: Request): Promise<Params> {
+  const body = await request.text();
+  let params: unknown;
+  try {
+    params = JSON.parse(body);
+  } catch (error) {
+    throw new ApiError(400, `The body is not valid JSON: ${(error as Error).message}.`, null);
+  }
+  if (typeof params === 'object' && params !== null && !Array.isArray(params)) return params as Params;
+  throw new ApiError(400, 'The body must be a JSON object.', null);
+}
+
+/** The parameters of each choice of a request. */
+function choicesOf({ n, ...params }: Params): Params[] {
+  const count = (n ?? 1) as number;
+  if (!(Number.isInteger(count) && count >= 1 && count <= MOST_CHOICES)) {
+    throw new ApiError(400, `n must be a whole number from 1 to ${MOST_CHOICES}.`, null, 'n');
+  }
+  const { seed } = params;
+  return Array.from({ length: count }, (_, index) => {
+    return index > 0 && typeof seed === 'number' ? { ...params, seed: (seed + index) % SEEDS } : params;
+  });
+}
+
+/** The complete answer, with all choices. */
+async function wholeOf(params: Params, create: Create): Promise<Answer> {
+  const [first, ...others] = choicesOf(params);
+  const whole = (await create(first!)) as Answer;
+  const choices = [...whole.choices];
+  let { usage = null } = whole;
+  for (const other of others) {
+    const more = (await create(other)) as Answer;
+    choices.push(...more.choices.map((choice) => ({ ...choice, index: choices.length })));
+    usage = sum(usage, more.usage ?? null);
+  }
+  return { ...whole, choices, usage };
+}
+
+/** The chunks of all choices, one after the other, and a last one with the usage of all of them if it is wanted. */
+async function* chunksOf(params: Params, create: Create): AsyncGenerator<Answer> {
+  let id: string | undefined;
+  let last: Answer | undefined;
+  for (const [index, asked] of choicesOf(params).entries()) {
+    for await (const chunk of (await create(asked)) as AsyncIterable<Answer>) {
+      id ??= chunk.id;
+      if (chunk.usage) last = { ...chunk, id, usage: sum(last?.usage ?? null, chunk.usage) };
+      else yield { ...chunk, id, choices: chunk.choices.map((choice) => ({ ...choice, index })) };
+    }
+  }
+  if (last) yield last;
+}
+
+/** The tokens of two choices of a request. Its prompt counts once. */
+function sum(one: CompletionUsage | null, other: CompletionUsage | null): CompletionUsage | null {
+  if (!one || !other) return one ?? other;
+  const outrider = { ...one.outrider };
+  for (const name of Object.keys(outrider) as (keyof typeof outrider)[]) outrider[name] += other.outrider[name];
+  const { prompt_tokens } = one;
+  const completion_tokens = one.completion_tokens + other.completion_tokens;
+  return { prompt_tokens, completion_tokens, total_tokens: prompt_tokens + completion_tokens, outrider };
+}
+
+/** Waits for the first chunk that has more than a role: until then an error has a status of its own. */
+async function begun(chunks: AsyncGenerator<Answer>): Promise<AsyncIterable<Answer>> {
+  const first: Answer[] = [];
+  for (let opens = true; opens;) {
+    const { done, value } = await chunks.next();
+    if (!done) first.push(value);
+    opens = !done && value.choices[0]?.delta?.role !== undefined;
+  }
+  return (async function* () {
+    yield* first;
+    yield* chunks;
+  })();
+}
+
+/** The data of the server-sent events of chunks. An error ends them, as one of them. */
+async function* eventsOf(chunks: AsyncIterable<Answer>, errorOf: (error: unknown) => ApiError): AsyncGenerator<string> {
+  try {
+    for await (const chunk of chunks) yield JSON.stringify(chunk);
+  } catch (error) {
+    yield JSON.stringify(errorOf(error).body);
+  }
+  yield '[DONE]';
+}
+
+/** The body of a response of server-sent events. Cancelling it aborts `stop`, which ends it with an error. */
+function bodyOf(events: AsyncGenerator<string>, stop: AbortController): ReadableStream<Uint8Array> {
+  const encoder = new TextEncoder();
+  const { signal } = stop;
+  return new ReadableStream({
+    start(to) {
+      signal.addEventListener('abort', () => to.error(signal.reason), { once: true });
+    },
+    async pull(to) {
+      const { done, value } = await events.next();
+      if (signal.aborted) return;
+      if (done) to.close();
+      else to.enqueue(encoder.encode(`data: ${value}\n\n`));
+    },
+    cancel() {
+      stop.abort();
+    },
+  });
+}
+
+/** The error of the API for one of this package. */
+function apiErrorOf(error: unknown, { known, prompt }: Endpoint): ApiError {
+  if (error instanceof ApiError) return error;
+  if (!(error instanceof OutriderError)) return new ApiError(500, String(error), null);
+  const { code, message } = error;
+  const option = code === 'prompt-too-long' ? 'prompt' : error.option;
+  const names: Readonly<Record<string, string>> = { prompt, chatTemplateKwargs: 'chat_template_kwargs' };
+  const param = option === undefined ? null : (names[option] ?? option);
+  const status = statuses[code] ?? 500;
+  if (code !== 'invalid-option') return new ApiError(status, message, codes[code] ?? code, param);
+  const isUnknown = param !== null && !known.includes(param);
+  return new ApiError(status, message, isUnknown ? 'unsupported_parameter' : null, param);
+}
+
+function refusal(error: unknown): Response {
+  const { status, body } = error instanceof ApiError ? error : new ApiError(500, String(error), null);
+  return json(body, status, status === 503 ? { 'Retry-After': RETRY_AFTER } : {});
+}
+
+// Browsers that run the package may lack `Response.json()`.
+function json(body: object, status = 200, headers: Readonly<Record<string, string>> = {}): Response {
+  return new Response(JSON.stringify(body), { status, headers: { 'Content-Type': 'application/json', ...headers } });
+}
