@@ -8,6 +8,14 @@ import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { build } from 'vite';
+import type * as Package from '../src/outrider/index.js';
+
+declare global {
+  interface Window {
+    outrider: Package.Outrider;
+    api: typeof Package;
+  }
+}
 
 const web = path.resolve(import.meta.dirname, '..');
 const repository = path.resolve(web, '..');
@@ -25,6 +33,14 @@ export interface Recipe {
   language: string;
   headers: Record<string, string>;
 }
+
+/** A page that only loads, and shows `ready`. */
+export const bare: Recipe = {
+  ...{ name: 'bare', html: '<p id="ready"></p>', language: 'ts', headers: {} },
+  script: `import * as api from 'outrider';
+    Object.assign(window, { api, outrider: await api.Outrider.load({ wait: 'draft' }) });
+    document.querySelector('#ready')!.textContent = 'ready';`,
+};
 
 /** Every section that has a program; one with half of it is an error. */
 export async function readRecipes(): Promise<Recipe[]> {

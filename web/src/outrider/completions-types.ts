@@ -9,7 +9,8 @@ export interface CompletionOptions {
   /** Returns the answer in chunks while it is written. */
   stream?: boolean | null | undefined;
   /** `include_usage` adds a last chunk with `usage`. */
-  stream_options?: { include_usage?: boolean; include_obfuscation?: boolean } | null | undefined;
+  stream_options?:
+    { include_usage?: boolean | null | undefined; include_obfuscation?: boolean | null | undefined } | null | undefined;
   /** Ends the text before this string, or the first of these. */
   stop?: string | readonly string[] | null | undefined;
   /** The sampling temperature; 1 if not given, as with OpenAI. */
@@ -37,7 +38,8 @@ export interface CompletionOptions {
 }
 
 /** A message of a conversation; `developer` is OpenAI's newer name of the role `system`. */
-export type ChatMessage = Message | { role: 'developer'; content: string | readonly TextPart[]; name?: string };
+export type ChatMessage =
+  Message | { role: 'developer'; content: string | readonly TextPart[]; name?: string | undefined };
 
 /** Parameters of a chat completion. */
 export interface ChatCompletionParams extends CompletionOptions {

@@ -33,7 +33,7 @@ interface Writer {
 /** Options of a call beside the parameters, as in OpenAI's client. */
 export interface RequestOptions {
   /** Stops the generation. The text so far is the answer, and a stream ends. */
-  signal?: AbortSignal | null;
+  signal?: AbortSignal | null | undefined;
 }
 
 /** The chunks of an answer, as they come. Leaving the loop early stops the generation; so does `controller.abort()`. */

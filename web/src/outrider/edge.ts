@@ -177,13 +177,13 @@ export type RequestNumbers = Record<Exclude<keyof NumberOptions, UnsetOption> | 
 export interface Message {
   role: 'system' | 'user' | 'assistant' | 'tool';
   /** Text, also in parts; null or nothing where the assistant only calls tools. */
-  content?: string | readonly TextPart[] | null;
+  content?: string | readonly TextPart[] | null | undefined;
   /** Calls that the assistant makes. */
-  tool_calls?: readonly ToolCall[];
+  tool_calls?: readonly ToolCall[] | undefined;
   /** The id of the call that this result answers. */
-  tool_call_id?: string;
+  tool_call_id?: string | undefined;
   /** The name of the tool that gave the result. */
-  name?: string;
+  name?: string | undefined;
 }
 
 /** Further variables of a chat template, such as `{ enable_thinking: false }`. It ignores those it does not read. */
@@ -197,8 +197,8 @@ export interface TextPart {
 
 /** A call of a tool, as in OpenAI's API. */
 export interface ToolCall {
-  id?: string;
-  type?: 'function';
+  id?: string | undefined;
+  type?: 'function' | undefined;
   function: {
     name: string;
     /** The arguments as an object or its JSON. */
@@ -211,9 +211,9 @@ export interface Tool {
   type: 'function';
   function: {
     name: string;
-    description?: string;
+    description?: string | undefined;
     /** The JSON schema of the arguments. */
-    parameters?: Readonly<Record<string, unknown>>;
+    parameters?: Readonly<Record<string, unknown>> | undefined;
   };
 }
 

@@ -77,7 +77,7 @@ export class OutriderError extends Error {
   override readonly name = 'OutriderError';
   /** The cause of the error; stable across versions, unlike `message`. */
   readonly code: OutriderErrorCode;
-  /** The name of the option of a generation, or parameter of OpenAI's API, that is refused; undefined for other errors. */
+  /** The refused option of a generation, or parameter of OpenAI's API; undefined for other errors. */
   readonly option: string | undefined;
 
   constructor(code: OutriderErrorCode, message: string, options: ErrorOptions & { option?: string } = {}) {

@@ -5,7 +5,8 @@ import { describe } from './errors.js';
 import { session } from './fixtures.js';
 import { emptySummary } from './generation.js';
 import { Outrider } from './index.js';
-import type { ChatCompletionParams, CompletionParams, GenerateOptions, LoadOptions } from './index.js';
+import type { ChatCompletionParams, CompletionParams, GenerateOptions, LoadOptions, Message } from './index.js';
+import type { RequestOptions, Tool } from './index.js';
 import type { FromWorker, ToWorker } from './messages.js';
 
 const engine: EngineInfo = { engine: 'wasm', declined: null, build: 'relaxed', threads: 1, failed: [] };
@@ -210,6 +211,11 @@ test('options that are undefined are not given', async () => {
   expectTypeOf<{ [Name in keyof Chat]: undefined }>().toExtend<Chat>();
   type Text = Omit<CompletionParams, 'prompt'>;
   expectTypeOf<{ [Name in keyof Text]: undefined }>().toExtend<Text>();
+  type Said = Omit<Message, 'role'>;
+  expectTypeOf<{ [Name in keyof Said]: undefined }>().toExtend<Said>();
+  expectTypeOf<{ [Name in keyof RequestOptions]: undefined }>().toExtend<RequestOptions>();
+  type Described = Omit<Tool['function'], 'name'>;
+  expectTypeOf<{ [Name in keyof Described]: undefined }>().toExtend<Described>();
   const unset = (names: readonly string[]) => Object.fromEntries(names.map((name) => [name, undefined]));
   const loading = ['server', 'draft', 'tokenizer', 'heads', 'chat', 'token', 'engine', 'build', 'threads', 'wasmUrl'];
   const outrider = await load(unset([...loading, 'workerUrl', 'link', 'signal', 'headers', 'fallback', 'resume']));

@@ -91,7 +91,8 @@ export class Outrider {
    * `/v1/chat/completions` and `/v1/completions`, one at a time in the order of the requests, and of `/v1/models`.
    *
    * ```ts
-   * new OpenAI({ apiKey: 'unused', dangerouslyAllowBrowser: true, baseURL: 'https://outrider.invalid/v1', fetch: outrider.fetch })
+   * const baseURL = 'https://outrider.invalid/v1';
+   * new OpenAI({ apiKey: 'unused', dangerouslyAllowBrowser: true, baseURL, fetch: outrider.fetch });
    * ```
    */
   readonly fetch: typeof globalThis.fetch = fetchFrom(this);

@@ -1,0 +1,54 @@
+// `outrider.fetch` beside the server's API. What clients do with it is in recipes.spec.ts and in fetch.test.ts.
+
+import { expect, test } from './fixtures.js';
+import { bare, buildRecipes } from './recipes.js';
+import { Server } from './server.js';
+
+test('it refuses what the API refuses, with the same status, parameter and code', async ({ page }, info) => {
+  await using server = await Server.start([], await buildRecipes([bare], info.outputPath('pages')));
+  await page.goto(`${server.url}/bare.html`);
+  await expect(page.locator('#ready')).toHaveText('ready');
+  const user = (content: unknown) => ({ messages: [{ role: 'user', content }] });
+  const function_ = { type: 'function', function: { name: 'f' } };
+  for (const [path, body] of [
+    ...['/v1/nothing', '/v1/embeddings', '/v1/completions/'].map((path) => [path, {}] as const),
+    ...['', '[]', '{"prompt":'].map((body) => ['/v1/completions', body] as const),
+    ...[{}, { prompt: ['a', 'b'] }, { prompt: [] }, { prompt: 5 }].map((body) => ['/v1/completions', body] as const),
+    ...[
+      ...[{ temperature: 2.5 }, { top_p: 1.5 }, { top_k: -2 }, { seed: 1.5 }, { max_tokens: 0 }, { max_tokens: 2.5 }],
+      ...[{ n: 0 }, { n: 17 }, { n: 'two' }, { stop: '' }, { stop: [1] }, { stream: 'yes' }, { model: 5 }],
+      ...[{ best_of: 3 }, { echo: true }, { suffix: 'end' }, { unknown: 1 }, { stream_options: { unknown: 1 } }],
+    ].map((more) => ['/v1/completions', { prompt: 'a', ...more }] as const),
+    ...[{}, { messages: [] }, { messages: 'a' }, user(5), { messages: [{ role: 'robot', content: 'a' }] }].map(
+      (body) => ['/v1/chat/completions', body] as const,
+    ),
+    ...[
+      ...[
+        { tools: 5 },
+        { tools: [{}] },
+        { tools: [function_], parallel_tool_calls: false },
+        { tool_choice: 'required' },
+      ],
+      ...[{ logprobs: 1 }, { top_logprobs: 1 }, { logprobs: true, top_logprobs: 21 }, { reasoning_effort: 'low' }],
+      ...[{ response_format: { type: 'json_object' } }, { chat_template_kwargs: { messages: [] } }],
+      ...[{ enable_thinking: 1 }, { chat_template_kwargs: 5 }, { max_completion_tokens: 0 }, { functions: [{}] }],
+    ].map((more) => ['/v1/chat/completions', { ...user('Hello'), ...more }] as const),
+    ['/v1/chat/completions', user('long '.repeat(2000))],
+    ['/v1/completions', { prompt: 'long '.repeat(2000), stream: true }],
+  ] as const) {
+    const asked = { path, body: typeof body === 'string' ? body : JSON.stringify(body) };
+    const [here, there] = await page.evaluate(async ({ path, body }) => {
+      const of = async (answer: Promise<Response>) => {
+        const response = await answer;
+        const { error } = (await response.json()) as { error?: Record<'type' | 'param' | 'code', unknown> };
+        return { status: response.status, type: error?.type, param: error?.param, code: error?.code };
+      };
+      const init = { method: 'POST', body };
+      return [
+        await of(window.outrider.fetch(`https://outrider.invalid${path}`, init)),
+        await of(fetch(path, init)),
+      ] as const;
+    }, asked);
+    expect.soft(here, `${path} ${asked.body.slice(0, 200)}`).toEqual(there);
+  }
+});
