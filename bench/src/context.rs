@@ -169,10 +169,11 @@ async fn works(pair: &Pair) -> Result<Vec<Work>, Failure> {
         own.truncate(BEGINNING);
         code.push((own, others));
     }
-    let mut again = Vec::new();
+    let (mut answered, mut again) = (Vec::new(), Vec::new());
     for question in QUESTIONS {
         let prompt = pair.turn(question)?;
-        // Earlier answers to the same question.
+        let earlier = pair.text(&prompt, &[], Way::Draft, 0, (0.0, 0)).await?.0;
+        answered.push((prompt.clone(), vec![earlier]));
         let mut earlier = Vec::new();
         for seed in 100..103 {
             earlier.push(pair.text(&prompt, &[], Way::Draft, 0, (0.7, seed)).await?.0);
@@ -186,6 +187,8 @@ async fn works(pair: &Pair) -> Result<Vec<Work>, Failure> {
     Ok(vec![
         Work { name: "code", temperature: 0.0, prompts: code },
         Work { name: "copying", temperature: 0.0, prompts: copied.into_iter().collect::<Result<_, Failure>>()? },
+        // The page has the same answer, or three others to the same question.
+        Work { name: "answered before", temperature: 0.0, prompts: answered },
         Work { name: "asked again", temperature: 0.7, prompts: again },
         // Nothing is known of these.
         Work { name: "chat", temperature: 0.7, prompts: chat(pair)? },
