@@ -74,7 +74,7 @@ impl Models {
         others.fold(self.first.engine.load(), Load::and)
     }
 
-    /// Metrics as text; several models are told apart by a label.
+    /// Encodes the metrics as text, those of several models with the name of each as a label.
     pub(crate) fn metrics_text(&self) -> String {
         let metrics: Vec<_> = self.all().map(|model| (&*model.name, model.engine.metrics())).collect();
         Metrics::text_of(&metrics)

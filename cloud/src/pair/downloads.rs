@@ -37,7 +37,7 @@ pub enum FetchError {
     ForOneModel {
         /// Option that was given.
         option: &'static str,
-        /// Number of models.
+        /// Number of models that are given.
         models: usize,
     },
     /// One of several models is an engine elsewhere.
@@ -45,7 +45,7 @@ pub enum FetchError {
         "the model {name:?} is a remote engine, which a server serves alone: give it with --target, or as the only --model"
     )]
     RemoteOfSeveral {
-        /// Name of the model.
+        /// Name of the model for clients.
         name: String,
     },
 }
