@@ -133,7 +133,7 @@ struct Pair {
 pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     let [folder] = *arguments else { return Err("a folder is expected".into()) };
     let runtime = tokio::runtime::Runtime::new()?;
-    let mut paths = PairPaths { model: Some("smollm2".to_owned()), ..PairPaths::default() };
+    let mut paths = PairPaths { model: vec!["smollm2".parse()?], ..PairPaths::default() };
     runtime.block_on(paths.fetch())?;
     let (tokenizer, _) = paths.tokenizer_for(outrider_cloud::pair::Ends::Both)?;
     let (draft, target) = (paths.draft_with(&tokenizer)?, paths.target_with(&tokenizer)?);
