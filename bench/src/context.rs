@@ -105,11 +105,14 @@ impl Way {
     }
 }
 
-/// A kind of work: prompts, each with the texts that the page knows beside it.
+/// A prompt, and the texts that the page knows beside it.
+type Prompt = (Vec<u32>, Vec<Vec<u32>>);
+
+/// A kind of work.
 struct Work {
     name: &'static str,
     temperature: f32,
-    prompts: Vec<(Vec<u32>, Vec<Vec<u32>>)>,
+    prompts: Vec<Prompt>,
 }
 
 #[derive(Default, Serialize)]
@@ -195,7 +198,7 @@ async fn works(pair: &Pair) -> Result<Vec<Work>, Failure> {
     ])
 }
 
-fn chat(pair: &Pair) -> Result<Vec<(Vec<u32>, Vec<Vec<u32>>)>, Failure> {
+fn chat(pair: &Pair) -> Result<Vec<Prompt>, Failure> {
     QUESTIONS.map(|question| Ok((pair.turn(question)?, Vec::new()))).into_iter().collect()
 }
 
