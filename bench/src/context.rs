@@ -105,11 +105,14 @@ impl Way {
     }
 }
 
-/// A kind of work: prompts, each with the texts that the page knows beside it.
+/// A prompt, and the texts that the page knows beside it.
+type Prompt = (Vec<u32>, Vec<Vec<u32>>);
+
+/// A kind of work.
 struct Work {
     name: &'static str,
     temperature: f32,
-    prompts: Vec<(Vec<u32>, Vec<Vec<u32>>)>,
+    prompts: Vec<Prompt>,
 }
 
 #[derive(Default, Serialize)]
@@ -133,7 +136,7 @@ struct Pair {
 pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     let [folder] = *arguments else { return Err("a folder is expected".into()) };
     let runtime = tokio::runtime::Runtime::new()?;
-    let mut paths = PairPaths { model: Some("smollm2".to_owned()), ..PairPaths::default() };
+    let mut paths = PairPaths { model: vec!["smollm2".parse()?], ..PairPaths::default() };
     runtime.block_on(paths.fetch())?;
     let (tokenizer, _) = paths.tokenizer_for(outrider_cloud::pair::Ends::Both)?;
     let (draft, target) = (paths.draft_with(&tokenizer)?, paths.target_with(&tokenizer)?);
@@ -169,10 +172,11 @@ async fn works(pair: &Pair) -> Result<Vec<Work>, Failure> {
         own.truncate(BEGINNING);
         code.push((own, others));
     }
-    let mut again = Vec::new();
+    let (mut answered, mut again) = (Vec::new(), Vec::new());
     for question in QUESTIONS {
         let prompt = pair.turn(question)?;
-        // Earlier answers to the same question.
+        let earlier = pair.text(&prompt, &[], Way::Draft, 0, (0.0, 0)).await?.0;
+        answered.push((prompt.clone(), vec![earlier]));
         let mut earlier = Vec::new();
         for seed in 100..103 {
             earlier.push(pair.text(&prompt, &[], Way::Draft, 0, (0.7, seed)).await?.0);
@@ -186,13 +190,15 @@ async fn works(pair: &Pair) -> Result<Vec<Work>, Failure> {
     Ok(vec![
         Work { name: "code", temperature: 0.0, prompts: code },
         Work { name: "copying", temperature: 0.0, prompts: copied.into_iter().collect::<Result<_, Failure>>()? },
+        // The page has the same answer, or three others to the same question.
+        Work { name: "answered before", temperature: 0.0, prompts: answered },
         Work { name: "asked again", temperature: 0.7, prompts: again },
         // Nothing is known of these.
         Work { name: "chat", temperature: 0.7, prompts: chat(pair)? },
     ])
 }
 
-fn chat(pair: &Pair) -> Result<Vec<(Vec<u32>, Vec<Vec<u32>>)>, Failure> {
+fn chat(pair: &Pair) -> Result<Vec<Prompt>, Failure> {
     QUESTIONS.map(|question| Ok((pair.turn(question)?, Vec::new()))).into_iter().collect()
 }
 

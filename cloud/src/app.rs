@@ -18,6 +18,8 @@
 //!
 //! With [`with_admin`], `/metrics`, `/healthz` and `/readyz` are on a port of their own, with `/log-level`.
 //!
+//! `?model=NAME` selects the model of `/pair/…`, `/session` and `/v1/info`; without it, that is the first one.
+//!
 //! "Checked": a browser's request from another site than the server's own is refused unless [`Access`] lists it.
 //! "Wanted": a bearer token is required if the server has any.
 
@@ -25,7 +27,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use axum::{
     Router,
-    extract::{DefaultBodyLimit, State},
+    extract::DefaultBodyLimit,
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode},
     middleware,
     response::{IntoResponse, Response},
@@ -37,7 +39,7 @@ use tower_http::{
 };
 
 use crate::{
-    http::{Shared, access_log, admission},
+    http::{AddressedModel, Shared, access_log, admission},
     openai,
 };
 
@@ -69,7 +71,7 @@ pub fn with_admin(state: AppState, page: PathBuf) -> (Router, Router) {
 
 fn share(state: AppState) -> Arc<Shared> {
     if let Some(keys) = &state.access.keys {
-        state.engine.metrics().export_usage(keys.clone());
+        state.models.first().engine.metrics().export_usage(keys.clone());
     }
     Arc::new(Shared::new(state))
 }
@@ -135,20 +137,20 @@ fn public(shared: Arc<Shared>, metrics: Router<Arc<Shared>>, probes: Router<Arc<
         .with_state(shared)
 }
 
-async fn draft(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
-    shared.state.draft.answer(&headers)
+async fn draft(AddressedModel(model): AddressedModel, headers: HeaderMap) -> Response {
+    model.draft.answer(&headers)
 }
 
-async fn tokenizer_json(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
-    shared.state.tokenizer_json.answer(&headers)
+async fn tokenizer_json(AddressedModel(model): AddressedModel, headers: HeaderMap) -> Response {
+    model.tokenizer_json.answer(&headers)
 }
 
-async fn chat_json(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
-    shared.chat_json.answer(&headers)
+async fn chat_json(AddressedModel(model): AddressedModel, headers: HeaderMap) -> Response {
+    model.chat_json.answer(&headers)
 }
 
-async fn heads_safetensors(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
-    match &shared.state.heads_safetensors {
+async fn heads_safetensors(AddressedModel(model): AddressedModel, headers: HeaderMap) -> Response {
+    match &model.heads_safetensors {
         Some(heads) => heads.answer(&headers),
         None => (StatusCode::NOT_FOUND, "The draft model has no trained heads.\n").into_response(),
     }

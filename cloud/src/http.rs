@@ -12,16 +12,19 @@
 //! | `token` | bearer tokens |
 //! | `quota` | rights and limits of a request's key |
 //! | `client_address` | the client's address, through trusted proxies |
-//! | `served` | names, tokenizer and chat template of the served target |
+//! | `models`, `served` | the served models by name; what each of them has |
+//! | `addressed_model` | the model that a request's address names |
 //! | `pair_file` | files for browsers, with ranges and compressed forms |
 //!
 //! Limits per address are in `address_limits`, beside this module, since they also count sessions and connections.
 
 mod access;
 pub(crate) mod access_log;
+mod addressed_model;
 pub(crate) mod admission;
 mod client_address;
 mod error;
+mod models;
 mod origin;
 mod pair_file;
 mod quota;
@@ -30,11 +33,14 @@ mod served;
 mod state;
 pub(crate) mod token;
 
-pub(crate) use self::{access::Caller, error::sentence, state::Shared};
+pub(crate) use self::{
+    access::Caller, addressed_model::AddressedModel, error::sentence, models::UnknownModel, state::Shared,
+};
 pub use self::{
     access::{Access, EvidencePolicy},
     client_address::Proxies,
     error::ApiError,
+    models::Models,
     origin::{Origin, OriginError, Origins},
     pair_file::PairFile,
     served::{Elsewhere, Served},

@@ -1,16 +1,18 @@
 //! Metrics for `/metrics`, in the OpenMetrics text format that Prometheus reads.
 //!
 //! Names begin with `outrider_`; counters end with `_total`, times with `_seconds`, sizes with `_bytes`. Every label
-//! has few values, all known beforehand: schemes, error codes, positions up to 16, keys, routes, statuses.
-//! docs/operating.md describes
-//! which to watch.
+//! has few values, all known beforehand: schemes, error codes, positions up to 16, keys, routes, statuses, models.
+//! docs/operating.md describes which to watch.
 
 use std::{fmt, fs, time::Duration};
 
 use outrider_codec::{choice::Choice, frame::ErrorCode, scheme::SchemeName};
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric, text::encode},
+    encoding::{
+        DescriptorEncoder, EncodeMetric,
+        text::{encode_eof, encode_registry},
+    },
     metrics::{
         counter::{ConstCounter, Counter},
         family::Family,
@@ -23,6 +25,7 @@ use prometheus_client::{
 use self::key_usage::KeyUsage;
 use crate::{keys::Keys, log_writer};
 
+mod by_model;
 mod key_usage;
 mod meter;
 
@@ -31,10 +34,13 @@ pub(crate) use meter::SessionMeter;
 /// The media type of [`Metrics::text`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// All metrics of a server.
+/// Metrics of an engine and its sessions, and those of the server.
 #[derive(Debug)]
 pub struct Metrics {
+    /// Metrics of the engine, its sessions and its gateway.
     registry: Registry,
+    /// Metrics of the server; with several engines, those of the first are the server's.
+    of_server: Registry,
     keys: KeyUsage,
     requests: Family<[(&'static str, String); 2], Counter>,
     pub(crate) engine: EngineMetrics,
@@ -119,31 +125,30 @@ impl Metrics {
     /// Registers all metrics. `multiplies` names the instruction set or device that computes, `batching` the effect of
     /// sharing a run on a row's bits.
     pub(crate) fn new(limits: EngineLimits, multiplies: &'static str, batching: &'static str) -> Self {
-        let mut registry = Registry::with_prefix("outrider");
+        let [mut registry, mut of_server] = [(); 2].map(|()| Registry::with_prefix("outrider"));
         let build = [("version", env!("CARGO_PKG_VERSION")), ("instruction_set", multiplies), ("batching", batching)];
         // A gauge rather than an OpenMetrics info, which not every reader of Prometheus's format knows.
         let what_runs: Family<[(&str, &str); 3], Gauge> = Family::default();
         what_runs.get_or_create(&build).set(1);
-        registry.register("build_info", "What runs here", what_runs);
-        for (name, help, value) in [
-            ("sessions_limit", "Sessions there may be", limits.sessions as u64),
-            ("run_rows_limit", "Rows a run of the model may have", limits.run_rows as u64),
-            ("kv_limit_bytes", "Bytes of KV caches there may be", limits.kv_bytes),
-        ] {
+        of_server.register("build_info", "What runs here", what_runs);
+        let limit = |registry: &mut Registry, name: &str, help: &str, value: u64| {
             let gauge: Gauge = Gauge::default();
             gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
             registry.register(name, help, gauge);
-        }
+        };
+        limit(&mut of_server, "sessions_limit", "Sessions there may be", limits.sessions as u64);
+        limit(&mut registry, "run_rows_limit", "Rows a run of the model may have", limits.run_rows as u64);
+        limit(&mut registry, "kv_limit_bytes", "Bytes of KV caches there may be", limits.kv_bytes);
         let help = "HTTP requests answered, by route and status; addresses without a route of their own are the page";
-        let requests = Adder(&mut registry).metric("http_requests", help);
+        let requests = Adder(&mut of_server).metric("http_requests", help);
         let engine = EngineMetrics::new(&mut registry);
         let sessions = SessionMetrics::new(&mut registry);
         let gateway = GatewayMetrics::new(&mut registry);
-        registry.register_collector(Box::new(LogLines));
+        of_server.register_collector(Box::new(LogLines));
         let keys = KeyUsage::default();
-        registry.register_collector(Box::new(keys.clone()));
-        registry.register_collector(Box::new(Process));
-        Self { registry, keys, requests, engine, sessions, gateway }
+        of_server.register_collector(Box::new(keys.clone()));
+        of_server.register_collector(Box::new(Process));
+        Self { registry, of_server, keys, requests, engine, sessions, gateway }
     }
 
     /// Counts a session that was refused.
@@ -164,11 +169,29 @@ impl Metrics {
 
     /// Encodes all metrics as text of media type [`MEDIA_TYPE`].
     pub fn text(&self) -> String {
-        let mut text = String::new();
+        Self::text_of(&[("", self)])
+    }
+
+    /// Encodes the metrics of one engine without further labels, those of several with the name of each one's model as
+    /// the label `model`. Metrics of the server are those of the first engine.
+    pub(crate) fn text_of(models: &[(&str, &Self)]) -> String {
+        let texts: Vec<_> = models.iter().map(|(model, metrics)| (*model, encoded(&metrics.registry))).collect();
+        let mut text = match &texts[..] {
+            [(_, only)] => only.clone(),
+            several => by_model::joined(several),
+        };
+        text += &models.first().map(|(_, first)| encoded(&first.of_server)).unwrap_or_default();
         // Writing to a string cannot fail.
-        let _ = encode(&mut text, &self.registry);
+        let _ = encode_eof(&mut text);
         text
     }
+}
+
+fn encoded(registry: &Registry) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = encode_registry(&mut text, registry);
+    text
 }
 
 impl EngineMetrics {

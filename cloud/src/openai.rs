@@ -31,7 +31,7 @@ use outrider_codec::frame::Request;
 use serde_json::{Value, json};
 
 use self::{
-    admitted_request::{AdmittedRequest, Prompt, check_model, now, too_long},
+    admitted_request::{AdmittedRequest, Prompt, now, too_long},
     answer::{Answer, Endpoint},
     request::Common,
     token_stream::{Delta, GenerationParams, TokenStream},
@@ -73,15 +73,15 @@ async fn wrong_method(method: Method, uri: Uri) -> ApiError {
 }
 
 async fn models(State(shared): State<Arc<Shared>>) -> Json<Value> {
-    Json(json!({ "object": "list", "data": [model_object(&shared.state.served)] }))
+    let data: Vec<Value> = shared.state.models.all().map(|model| model_object(model)).collect();
+    Json(json!({ "object": "list", "data": data }))
 }
 
 async fn model(
     State(shared): State<Arc<Shared>>,
     axum::extract::Path(name): axum::extract::Path<String>,
 ) -> Result<Json<Value>, ApiError> {
-    check_model(&shared.state.served, Some(&name))?;
-    Ok(Json(model_object(&shared.state.served)))
+    Ok(Json(model_object(shared.state.models.find(Some(&name))?)))
 }
 
 fn model_object(served: &Served) -> Value {
@@ -105,9 +105,8 @@ async fn answer(
     endpoint: Endpoint,
     prompt: Prompt,
 ) -> Result<Response, ApiError> {
-    let Prompt { tokens, common, calls } = prompt;
-    let state = &shared.state;
-    let context = state.target.limits.context_length as usize;
+    let Prompt { served, tokens, common, calls } = prompt;
+    let context = served.target.limits.context_length as usize;
     let Some(room) = context.checked_sub(tokens.len()).filter(|&room| room > 0) else {
         let text = format!(
             "The prompt has {} tokens; the model's context holds {context}, at least one of them the answer's.",
@@ -132,7 +131,7 @@ async fn answer(
     let created = now();
     let id = random()?;
     let Common { choices, log_probabilities, stop, stream, include_usage, return_token_ids, .. } = common;
-    let model = state.served.name.clone();
+    let model = served.name.clone();
     let has_log_probabilities = log_probabilities.is_some();
     let answer = Answer {
         endpoint,
@@ -146,7 +145,7 @@ async fn answer(
     };
     let params = GenerationParams { request, choices, log_probabilities, stop, calls };
     let client = admitted.caller.address;
-    let mut deltas = TokenStream::begin(shared, admitted, params).await?;
+    let mut deltas = TokenStream::begin(shared, &served, admitted, params).await?;
     Ok(if stream {
         Sse::new(events(answer, deltas, choices)).keep_alive(KeepAlive::default()).into_response()
     } else {

@@ -12,24 +12,25 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use outrider_codec::frame::{Limits, MAX_DRAFT_TOKENS};
 use outrider_models::{
     ActivationBits, HeadsError, HeadsFile, LinearHead, LoadError, Model, ModelConfig, StoredModel, Tokenizer,
-    checkpoint_in_one_file, gguf_part_names, ignore_settings,
+    checkpoint_in_one_file, gguf_part_names,
 };
 use outrider_speculation::{
     draft::{Head, HeadError, Heads},
     session::{cloud::TargetInfo, edge::DraftInfo},
 };
 
-use crate::{
-    hub::{self, HubError, HubName},
-    target::gateway::Way,
-};
+use crate::{hub, target::gateway::Way};
 
+mod downloads;
 mod mismatch;
+mod model_source;
 mod published;
 mod tokenizer_choice;
 
 pub use self::{
+    downloads::FetchError,
     mismatch::{Meaning, Mismatch, Origin},
+    model_source::ModelSource,
     published::PublishedError,
     tokenizer_choice::Ends,
 };
@@ -44,9 +45,10 @@ const TOKENIZER: &[u8] = include_bytes!("../../pair/tokenizer.json");
 #[allow(rustdoc::broken_intra_doc_links, reason = "users read it: what stands in brackets may be left out")]
 pub struct PairPaths {
     /// Published chat model by its short name, with the draft made for it: smollm2 (SmolLM2-135M-Instruct, 98 MB,
-    /// downloaded at the first use)
-    #[arg(long, value_name = "NAME", conflicts_with = "target")]
-    pub model: Option<String>,
+    /// downloaded at the first use). NAME=MODEL gives it another name for clients; NAME=TARGET,DRAFT names files, as
+    /// --target and --draft take them. `serve` takes several models, and clients select one by its name
+    #[arg(long, value_name = "[NAME=]MODEL[,DRAFT]", conflicts_with = "target")]
+    pub model: Vec<ModelSource>,
     /// Draft model: a GGUF file, a folder with config.json and model.safetensors, or
     /// hf:OWNER/NAME[@REVISION][:FILE] on Hugging Face's hub
     #[arg(long, value_name = "PATH")]
@@ -87,17 +89,6 @@ fn activation_bits() -> impl TypedValueParser<Value = ActivationBits> {
         "16" => ActivationBits::Sixteen,
         _ => ActivationBits::Eight,
     })
-}
-
-/// Reason why a model cannot be downloaded.
-#[derive(Debug, thiserror::Error)]
-pub enum FetchError {
-    /// A name on the hub is malformed, or its model cannot be downloaded.
-    #[error(transparent)]
-    Hub(#[from] HubError),
-    /// A short name is unknown, or its model cannot be downloaded.
-    #[error(transparent)]
-    Published(#[from] PublishedError),
 }
 
 /// Reason why a model or tokenizer cannot be loaded.
@@ -174,26 +165,6 @@ pub enum PairError {
 }
 
 impl PairPaths {
-    /// Replaces a short name and names on the hub by paths in the cache, and downloads missing files. From here on,
-    /// models are loaded although they have the settings to be ignored.
-    ///
-    /// # Errors
-    /// If a name is malformed, or its model cannot be downloaded.
-    pub async fn fetch(&mut self) -> Result<(), FetchError> {
-        ignore_settings(&self.ignore_setting);
-        if let Some(name) = &self.model {
-            let (target, draft) = published::fetch(name).await?;
-            self.target = Some(target);
-            self.draft.get_or_insert(draft);
-        }
-        for path in [&mut self.draft, &mut self.target].into_iter().flatten() {
-            if let Some(name) = HubName::of(path)? {
-                *path = name.fetch().await?;
-            }
-        }
-        Ok(())
-    }
-
     /// Loads the draft model as its file has it.
     pub fn draft(&self) -> Result<Model, PairError> {
         open("draft model", self.draft.as_deref(), DRAFT)
@@ -210,12 +181,7 @@ impl PairPaths {
 
     /// Address of the target and the way it is used, if it is an engine elsewhere.
     pub fn engine_address(&self) -> Option<(Way, &str)> {
-        let (name, address) = self.target.as_ref()?.to_str()?.split_once(':')?;
-        match name {
-            "openai" => Some((Way::Asked, address)),
-            "vllm" => Some((Way::Streamed, address)),
-            _ => None,
-        }
+        remote_engine(self.target.as_deref()?)
     }
 
     /// Fails if the target is an engine elsewhere.
@@ -424,6 +390,16 @@ fn read(path: Option<&Path>, built_in: &'static [u8]) -> Result<Cow<'static, [u8
         Some(path) => fs::read(path)?.into(),
         None => built_in.into(),
     })
+}
+
+/// Address of a target that is an engine elsewhere, and the way it is used.
+fn remote_engine(target: &Path) -> Option<(Way, &str)> {
+    let (name, address) = target.to_str()?.split_once(':')?;
+    match name {
+        "openai" => Some((Way::Asked, address)),
+        "vllm" => Some((Way::Streamed, address)),
+        _ => None,
+    }
 }
 
 fn hub_hint(name: &str) -> String {

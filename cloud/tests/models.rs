@@ -239,3 +239,47 @@ fn a_pair_is_checked_before_it_is_served() {
     let line = complaint(&["check", "--target", renamed.to_str().unwrap()]);
     assert!(line.contains("do not belong together"), "{line}");
 }
+
+/// Each pair is served under its name. What is for one model is refused beside several.
+#[test]
+fn several_pairs_are_served_under_their_names() {
+    let [draft, target] =
+        [("several-draft.gguf", DRAFT), ("several-target.gguf", TARGET)].map(|(name, bytes)| scratch(name, bytes));
+    let [draft, target] = [&draft, &target].map(|path| path.to_str().unwrap());
+    let (big, small) = (format!("big={target},{draft}"), format!("small={draft},{draft}"));
+    let ids = |more: &[&str]| -> Value {
+        let arguments = ["generate", "--json", "--max-tokens", "16", "--temperature", "0", "--draft", draft];
+        let run = outrider(&[&arguments[..], more, &[PROMPT]].concat());
+        serde_json::from_str::<Value>(&stdout(&run)).unwrap()["tokenIds"].clone()
+    };
+    let server = start(&["--model", &big, "--model", &small]);
+    let texts = [("big", target), ("small", draft)].map(|(name, target)| {
+        let alone = ids(&["--local", "--target", target]);
+        assert_eq!(ids(&["--server", &format!("{}?model={name}", server.url)]), alone, "{name}");
+        alone
+    });
+    assert_ne!(texts[0], texts[1]);
+    let url = format!("{}?model=huge", server.url);
+    let line = complaint(&["generate", "--server", &url, PROMPT]);
+    assert!(line.contains("There is no model \"huge\" here; this server has \"big\", \"small\"."), "{line}");
+
+    let line = complaint(&["generate", "--local", "--model", &big, "--model", &small, PROMPT]);
+    assert!(line.contains("--model is given 2 times"), "{line}");
+    let same = format!("big={draft},{draft}");
+    let both = ["--model", &big, "--model", &small];
+    for (arguments, part) in [
+        (&["--model", &big, "--model", &same][..], "two models have the name \"big\""),
+        (&[&both[..], &["--draft", draft]].concat(), "--draft is for one model, and --model gives 2"),
+        (&[&both[..], &["--tokenizer", "tokenizer.json"]].concat(), "--tokenizer is for one model"),
+        (&[&both[..], &["--model-name", "x"]].concat(), "--model-name names the only model"),
+        (&["--model", &big, "--model-name", "x"], "--model-name names the only model"),
+        (&[&both[..], &["--chat-template", "x.jinja"]].concat(), "--chat-template is for one model"),
+        (&[&both[..], &["--kv-memory", "20"]].concat(), "--kv-memory 20 B, shared by 2 models, does not hold"),
+        (&["--model", &big, "--model", "far=vllm:http://127.0.0.1:9"], "the model \"far\" is a remote engine"),
+        (&["--model", &big, "--model", "none=nowhere.gguf"], "the model \"none\" cannot be served"),
+        (&["--model", &big, "--model", "gpt-2"], "there is no model named \"gpt-2\""),
+    ] {
+        let line = complaint(&[&["serve", "--listen", "127.0.0.1:0", "--log-level", "off"], arguments].concat());
+        assert!(line.contains(part), "{line}");
+    }
+}

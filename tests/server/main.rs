@@ -8,6 +8,7 @@ mod files;
 mod gateway;
 mod metric_rules;
 mod metrics;
+mod models;
 mod openai;
 mod operators;
 mod padded;

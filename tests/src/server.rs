@@ -11,7 +11,7 @@ use futures_util::{SinkExt, StreamExt};
 use outrider_cloud::{
     app::{self, Access, AppState, Caps, Connections, PairFile, tls::Tls},
     edge::{Generated, NativeEdge, Transport},
-    http::Served,
+    http::{Models, Served},
     pair::{PairPaths, draft_info, target_info},
     sampling::SamplingDefaults,
     session::Limits,
@@ -108,33 +108,25 @@ impl Server {
 
     /// Starts a server in front of any target with these options; the target sets the number of slots.
     pub fn serve(engine: Target, info: TargetInfo, options: Options) -> Self {
-        let Options { limits, caps, access, tls, chat, sampling, page, .. } = options;
-        let pair = PairPaths::default();
-        let served = Served {
-            name: "pair".to_owned(),
-            draft_name: "draft".to_owned(),
-            elsewhere: vec!["another=http://127.0.0.1:1/".parse().unwrap()],
-            bos_token_id: pair.draft().unwrap().config().first_token(),
-            tokenizer: Arc::new(pair.tokenizer().unwrap()),
-            template: Arc::new(ChatTemplate::new(chat).unwrap()),
-            sampling,
-        };
+        Self::serve_models(served("pair", engine, info, &options).into(), options)
+    }
+
+    /// Starts a server of several models with these options; the first target sets the number of slots.
+    pub fn serve_models(models: Models, options: Options) -> Self {
+        let Options { limits, caps, access, tls, page, .. } = options;
+        let engine = models.first().engine.clone();
         // The sender is dropped, which leaves the value.
         let (_, draining) = watch::channel(false);
         let (stop, stopping) = watch::channel(false);
         let (close, closing) = watch::channel(false);
         let proxies = access.proxies.clone();
         let state = AppState {
-            engine: engine.clone(),
-            target: info,
+            models,
+            elsewhere: vec!["another=http://127.0.0.1:1/".parse().unwrap()],
             sessions: Sessions::new(engine.load().session_limit, caps.sessions_per_address),
             limits,
             caps,
             access,
-            served,
-            draft: PairFile::weights(pair.draft_file().unwrap().into_owned()),
-            tokenizer_json: tokenizer_json(&pair),
-            heads_safetensors: pair.heads_safetensors().unwrap().map(|bytes| PairFile::weights(bytes.into_owned())),
             draining,
             stopping,
             closing: closing.clone(),
@@ -201,6 +193,26 @@ impl Server {
             Some(Frame::Welcome(welcome)) => (client, welcome),
             other => panic!("{other:?}"),
         }
+    }
+}
+
+/// A target under a name. Its tokenizer and the draft for browsers are the pair's.
+pub fn served(name: &str, engine: Target, target: TargetInfo, options: &Options) -> Served {
+    let pair = PairPaths::default();
+    let template = ChatTemplate::new(options.chat.clone()).unwrap();
+    Served {
+        name: name.to_owned(),
+        draft_name: "draft".to_owned(),
+        engine,
+        target,
+        bos_token_id: pair.draft().unwrap().config().first_token(),
+        tokenizer: Arc::new(pair.tokenizer().unwrap()),
+        chat_json: PairFile::chat(&template),
+        template: Arc::new(template),
+        sampling: options.sampling,
+        draft: PairFile::weights(pair.draft_file().unwrap().into_owned()),
+        tokenizer_json: tokenizer_json(&pair),
+        heads_safetensors: pair.heads_safetensors().unwrap().map(|bytes| PairFile::weights(bytes.into_owned())),
     }
 }
 

@@ -11,6 +11,7 @@ use axum::{
     http::{StatusCode, header},
     response::IntoResponse,
 };
+use futures_util::future;
 use outrider_codec::{
     choice::Choice,
     frame::{Limits, MAX_FRAME_BYTES, PROTOCOL_VERSION},
@@ -21,7 +22,7 @@ use serde::Serialize;
 use tokio::time;
 
 use crate::{
-    http::{AppState, Elsewhere, Shared},
+    http::{AddressedModel, AppState, Elsewhere, Served, Shared},
     metrics,
     sampling::SamplingDefaults,
     target::{engine::Load, gateway::WorkerCounts},
@@ -32,6 +33,9 @@ use crate::{
 const PROBE: Duration = Duration::from_secs(5);
 /// Time for which the result of a probe is reused.
 const PROBE_AGAIN: Duration = Duration::from_secs(1);
+
+/// Status of a server that serves new sessions.
+const READY: &str = "ready";
 
 /// Body of the responses of `/healthz` and `/readyz`.
 #[derive(Debug, Serialize)]
@@ -47,7 +51,7 @@ pub(super) struct Health {
 
 impl Health {
     fn new(status: &'static str, state: &AppState) -> Self {
-        Self { status, load: state.engine.load(), guess_workers: state.engine.workers() }
+        Self { status, load: state.models.load(), guess_workers: state.models.first().engine.workers() }
     }
 }
 
@@ -58,10 +62,10 @@ pub(super) async fn health(State(shared): State<Arc<Shared>>) -> Json<Health> {
 }
 
 /// Checks that a new session would be served: the server is neither draining nor stopping, a slot is free, and the
-/// engine runs a token on it. The result of the last such run is reused for [`PROBE_AGAIN`].
+/// engine of every model runs a token. The result of the last such run is reused for [`PROBE_AGAIN`].
 pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> (StatusCode, Json<Health>) {
     let state = &shared.state;
-    let load = state.engine.load();
+    let load = state.models.load();
     let status = if let Some(leaving) = state.leaving() {
         leaving
     } else if load.sessions >= load.session_limit {
@@ -77,14 +81,20 @@ pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> (StatusCode, Jso
             }
         }
     };
-    let code = if status == "ready" { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let code = if status == READY { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (code, Json(Health::new(status, state)))
 }
 
+/// Probes all models at a time; the first one that is not ready counts.
 async fn probe(state: &AppState) -> &'static str {
-    let Some(slot) = state.engine.slot() else { return "full" };
+    let probes = state.models.all().map(|model| probe_model(model));
+    future::join_all(probes).await.into_iter().find(|status| *status != READY).unwrap_or(READY)
+}
+
+async fn probe_model(model: &Served) -> &'static str {
+    let Some(slot) = model.engine.slot() else { return "full" };
     match time::timeout(PROBE, slot.probe()).await {
-        Ok(Ok(_)) => "ready",
+        Ok(Ok(_)) => READY,
         Ok(Err(_)) => "failing",
         Err(_) => "busy",
     }
@@ -92,7 +102,7 @@ async fn probe(state: &AppState) -> &'static str {
 
 /// Metrics in the format that Prometheus reads.
 pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, metrics::MEDIA_TYPE)], shared.state.engine.metrics().text())
+    ([(header::CONTENT_TYPE, metrics::MEDIA_TYPE)], shared.state.models.metrics_text())
 }
 
 /// Body of the response of `/v1/info`.
@@ -143,33 +153,34 @@ struct InfoLimits {
     idle_seconds: f64,
 }
 
-pub(super) async fn info(State(shared): State<Arc<Shared>>) -> Json<Info> {
+pub(super) async fn info(State(shared): State<Arc<Shared>>, AddressedModel(model): AddressedModel) -> Json<Info> {
     let state = &shared.state;
+    let Served { engine, target, .. } = &*model;
     Json(Info {
         version: env!("CARGO_PKG_VERSION"),
         commit: version::commit(),
         protocol: PROTOCOL_VERSION,
-        models: Models { target: state.served.name.clone(), draft: state.served.draft_name.clone() },
-        elsewhere: state.served.elsewhere.clone(),
-        vocab_size: state.target.vocab_size,
-        tokenizer: state.target.tokenizer_hash.iter().map(|byte| format!("{byte:02x}")).collect(),
+        models: Models { target: model.name.clone(), draft: model.draft_name.clone() },
+        elsewhere: state.elsewhere.clone(),
+        vocab_size: target.vocab_size,
+        tokenizer: target.tokenizer_hash.iter().map(|byte| format!("{byte:02x}")).collect(),
         schemes: SchemeName::ALL.iter().map(|scheme| scheme.name()).collect(),
         rules: Rule::all().iter().map(|rule| rule.name).collect(),
         limits: InfoLimits {
-            session: state.target.limits,
+            session: target.limits,
             max_frame_bytes: MAX_FRAME_BYTES,
-            sessions: state.engine.load().session_limit,
+            sessions: engine.load().session_limit,
             sessions_per_address: state.caps.sessions_per_address,
             frames_per_second: state.caps.frames_per_second,
             body_bytes: state.caps.body_bytes,
             hello_seconds: state.limits.hello.as_secs_f64(),
             idle_seconds: state.limits.idle.as_secs_f64(),
         },
-        sampling: state.served.sampling,
-        own_draft: state.engine.own_draft_policy().name(),
+        sampling: model.sampling,
+        own_draft: engine.own_draft_policy().name(),
         evidence: state.access.evidence.name(),
         instruction_set: outrider_models::instruction_set(),
         threads: outrider_models::threads::count(),
-        guess_workers: state.engine.workers(),
+        guess_workers: engine.workers(),
     })
 }

@@ -22,7 +22,7 @@ use tracing::{Instrument, Span};
 
 use crate::{
     http::{
-        Caller, Shared,
+        AddressedModel, Caller, Served, Shared, UnknownModel,
         token::{self, PROTOCOL},
     },
     keys::{Key, Right},
@@ -50,6 +50,7 @@ const NO_RIGHT: &str = "This key has no right \"session\"; the server's operator
 pub(super) async fn upgrade(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
+    model: Result<AddressedModel, UnknownModel>,
     headers: HeaderMap,
     mut upgrade: WebSocketUpgrade,
 ) -> Response {
@@ -75,7 +76,12 @@ pub(super) async fn upgrade(
                     Ok(Some(key)) if !key.has(Right::Session) => {
                         refuse(socket, &shared, ErrorCode::Unauthorized, NO_RIGHT).await;
                     }
-                    Ok(key) => converse(socket, &shared, caller, key).await,
+                    Ok(key) => match model {
+                        Ok(AddressedModel(model)) => converse(socket, &shared, &model, caller, key).await,
+                        Err(unknown) => {
+                            refuse(socket, &shared, ErrorCode::InvalidParameters, &unknown.to_string()).await;
+                        }
+                    },
                     // Browsers do not show a page the status of a failed upgrade, so the refusal is sent as a frame.
                     Err(refusal) => {
                         client_event!(WARN, caller.address, "refused a session", address = %caller.address, %refusal);
@@ -88,12 +94,12 @@ pub(super) async fn upgrade(
 }
 
 async fn refuse(socket: WebSocket, shared: &Shared, code: ErrorCode, text: &str) {
-    shared.state.engine.metrics().refused(code);
+    shared.state.models.first().engine.metrics().refused(code);
     let wire = wire(socket, |_| stream::empty());
     wire.refuse(code, text, shared.state.limits.write).await;
 }
 
-async fn converse(socket: WebSocket, shared: &Shared, caller: Caller, key: Option<Arc<Key>>) {
+async fn converse(socket: WebSocket, shared: &Shared, model: &Served, caller: Caller, key: Option<Arc<Key>>) {
     let address = caller.address;
     let Some(waiting) = shared.newcomers.take(address) else {
         client_event!(
@@ -108,7 +114,7 @@ async fn converse(socket: WebSocket, shared: &Shared, caller: Caller, key: Optio
     let rate = shared.state.caps.frames_per_second;
     let payer = key.clone();
     let wire = wire(socket, |messages| paid(paced(messages, rate), payer));
-    let host = Host { key, ..shared.host(shared.limits(&caller)) };
+    let host = Host { key, ..shared.host(model, shared.limits(&caller)) };
     host.converse(wire, address, waiting).await;
 }
 

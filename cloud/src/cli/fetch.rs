@@ -14,10 +14,12 @@ pub(super) struct Fetch {
 }
 
 impl Fetch {
-    pub(super) async fn run(mut self) -> Result<(), CommandError> {
-        self.pair.fetch().await?;
-        for path in [&self.pair.target, &self.pair.draft].into_iter().flatten() {
-            print(&format!("{}\n", path.display()));
+    pub(super) async fn run(self) -> Result<(), CommandError> {
+        for mut pair in self.pair.each()? {
+            pair.fetch().await?;
+            for path in [&pair.target, &pair.draft].into_iter().flatten() {
+                print(&format!("{}\n", path.display()));
+            }
         }
         Ok(())
     }

@@ -62,7 +62,7 @@ pub struct Generate {
     /// JSON object of further variables for the chat template, such as '{"enable_thinking": false}'
     #[arg(long, value_name = "JSON", requires = "chat", value_parser = chat::variables)]
     chat_template_kwargs: Option<TemplateVariables>,
-    /// URL of the server to draft for
+    /// URL of the server to draft for; ?model=NAME at its end selects one of several models
     #[arg(long, value_name = "URL", default_value = "ws://127.0.0.1:8787/session", conflicts_with = "local")]
     server: String,
     /// Bearer token, if the server requires one

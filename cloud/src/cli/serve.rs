@@ -9,15 +9,13 @@ use std::{
     path::PathBuf,
     pin::pin,
     str::FromStr,
-    sync::Arc,
     time::Duration,
 };
 
 use bytesize::ByteSize;
 use clap::Args;
 use outrider_codec::{choice::Choice, frame::MAX_DRAFT_TOKENS};
-use outrider_models::{Model, ModelConfig, RecommendedSampling, Tokenizer};
-use outrider_speculation::{control::ahead::Goal, session::cloud::TargetInfo};
+use outrider_speculation::control::ahead::Goal;
 use tokio::{sync::watch, time};
 use tracing_subscriber::filter::LevelFilter;
 
@@ -32,25 +30,22 @@ use super::{
     output::{CommandError, print},
 };
 use crate::{
-    app::{self, AppState, Connections, PairFile, tls::Tls},
-    chat,
-    http::{Elsewhere, Served},
+    app::{self, AppState, Connections, tls::Tls},
+    http::Elsewhere,
     pair::{self, PairPaths},
-    sampling::SamplingDefaults,
     session::Limits,
     sessions::Sessions,
     target::{
-        Target,
-        cpu::CpuTarget,
         device_name::DeviceName,
-        engine::{Engine, EngineSettings, GuessPolicy, LEAST_BATCH_ROWS, OwnDraftPolicy},
-        gateway::{EngineArgs, GatewayError},
+        engine::{EngineSettings, GuessPolicy, LEAST_BATCH_ROWS, OwnDraftPolicy},
+        gateway::EngineArgs,
     },
 };
 
 mod access;
 mod caps;
 mod key_file;
+mod loading;
 mod reload;
 mod signals;
 mod supervisor;
@@ -116,7 +111,7 @@ pub struct Serve {
     /// passes among the modes that are no slower than the server alone
     #[arg(long, value_name = "GOAL", default_value = Goal::default().name(), value_parser = Goal::from_str)]
     goal: Goal,
-    /// Name of the target in the API; the name of its file or folder if not given
+    /// Name of the only model in the API; if not given, the name in --model, or that of the target's file or folder
     #[arg(long, value_name = "NAME")]
     model_name: Option<String>,
     /// Another server that the page offers to go to, with other models; may be given more than once
@@ -125,11 +120,12 @@ pub struct Serve {
     /// Jinja template that turns a conversation into a prompt; the target's own if not given, or else a plain form
     #[arg(long, value_name = "FILE")]
     chat_template: Option<PathBuf>,
-    /// Sessions at a time; an idle one costs some 20 KiB
+    /// Sessions at a time, of all models together; an idle one costs some 20 KiB
     #[arg(long, value_name = "COUNT", default_value_t = 1024, value_parser = caps::positive::<usize>)]
     max_sessions: usize,
     /// Memory for the KV caches of all sessions, such as 512MiB or 2GiB, 8 bytes x layers x key-value width a token.
-    /// Where it is short, idle sessions lose theirs, least recently used first, and are read again on their return
+    /// Where it is short, idle sessions lose theirs, least recently used first, and are read again on their return.
+    /// Several models get equal parts of it
     #[arg(long, value_name = "BYTES", default_value = "1GiB")]
     kv_memory: ByteSize,
     /// Most tokens in one run of the target, of all sessions together. On the CPU, sharing a run never changes a
@@ -178,8 +174,6 @@ pub struct Serve {
     access: AccessArgs,
 }
 
-/// Smallest context length: the prompt's token and one more.
-const LEAST_TEXT: u32 = 2;
 /// Time for responses that are cut at shutdown to send their error.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -201,40 +195,13 @@ impl Serve {
         let listener = bind(self.listen)?;
         let admin = self.admin.map(bind).transpose()?;
         let caps = self.caps.caps();
-        self.pair.fetch().await?;
-        let (tokenizer, tokenizer_json) = self.pair.tokenizer_with_json()?;
-        let draft_file = PairFile::weights(self.pair.draft_file()?.into_owned());
-        let draft = self.pair.draft_with(&tokenizer)?;
-        let (target, mut info, config) = self.target(&tokenizer, draft).await?;
-        info.limits.max_in_flight = self.max_in_flight;
-        info.limits.fewest_passes = self.goal == Goal::Passes;
-        if let Some(most) = self.caps.max_context {
-            info.limits.context_length = info.limits.context_length.min(most);
-        }
-        let template = chat::find(self.chat_template.as_deref(), self.pair.target.as_deref(), &config, &tokenizer)?;
-        let sampling = match &target {
-            Target::Model(_) => recommended(&config.sampling),
-            // The engine's files are elsewhere, and this configuration is the draft's.
-            Target::Gateway(_) => SamplingDefaults::default(),
-        };
-        let served = Served {
-            name: self.model_name.unwrap_or_else(|| match &target {
-                Target::Gateway(gateway) => gateway.model().to_owned(),
-                Target::Model(_) => pair::name(self.pair.target.as_deref(), "outrider-target"),
-            }),
-            draft_name: pair::name(self.pair.draft.as_deref(), "outrider-draft"),
-            elsewhere: self.elsewhere,
-            bos_token_id: config.first_token(),
-            tokenizer: Arc::new(tokenizer),
-            template: Arc::new(template),
-            sampling,
-        };
+        let models = self.load().await?;
         let (drain, draining) = watch::channel(false);
         let (stop, stopping) = watch::channel(false);
         let (close, closing) = watch::channel(false);
         let state = AppState {
-            engine: target,
-            target: info,
+            models,
+            elsewhere: std::mem::take(&mut self.elsewhere),
             sessions: Sessions::new(self.max_sessions, caps.sessions_per_address),
             limits: Limits {
                 hello: Duration::from_secs(self.caps.hello_timeout),
@@ -245,10 +212,6 @@ impl Serve {
             },
             caps,
             access,
-            served,
-            draft: draft_file,
-            tokenizer_json: PairFile::json(tokenizer_json.into_owned()),
-            heads_safetensors: self.pair.heads_safetensors()?.map(|bytes| PairFile::weights(bytes.into_owned())),
             draining,
             stopping: stopping.clone(),
             closing,
@@ -272,7 +235,7 @@ impl Serve {
             tokio::spawn(key_file::watch(path, keys));
         }
         announce(listener.local_addr()?, connections.tls.is_some());
-        let engine = state.engine.clone();
+        let engine = state.models.first().engine.clone();
         let app = match admin {
             None => app::app(state, self.web),
             Some(admin) => {
@@ -368,87 +331,6 @@ impl Serve {
             None => Ok(()),
         }
     }
-
-    /// Target with its description for sessions, and the configuration by which its texts begin.
-    async fn target(
-        &self,
-        tokenizer: &Tokenizer,
-        draft: Model,
-    ) -> Result<(Target, TargetInfo, ModelConfig), CommandError> {
-        if let Some(engine) = self.pair.engine_address() {
-            if self.pair.tokenizer.is_none() {
-                return Err(GatewayError::NoTokenizer.into());
-            }
-            // The draft has the same vocabulary, and the same tokens begin and end a text.
-            let info = pair::target_info(&draft, tokenizer, self.max_draft_tokens)?;
-            let (gateway, info) = self.engine.connect(engine, tokenizer, info, self.max_sessions).await?;
-            return Ok((Target::Gateway(gateway), info, draft.config().clone()));
-        }
-        if !self.engine.guesses_to.is_empty() {
-            return Err(GatewayError::GuessesWithoutStream.into());
-        }
-        let settings = EngineSettings {
-            sessions: self.max_sessions,
-            batch_rows: self.batch_rows as usize,
-            kv_memory: self.kv_memory,
-            ..EngineSettings::default()
-        };
-        let (config, engine) = if self.device == DeviceName::Cpu {
-            let model = self.pair.target_with(tokenizer)?;
-            (model.config().clone(), Engine::start_with(CpuTarget::from(model), settings)?)
-        } else {
-            let model = self.pair.stored_target_with(tokenizer)?;
-            (model.config.clone(), self.device.bring(model, self.kv_memory, settings)??)
-        };
-        let beginning = |config: &ModelConfig| tokenizer.encode_prompt(config.first_token(), "");
-        let (drafts, targets) = (beginning(draft.config())?, beginning(&config)?);
-        if drafts != targets {
-            tracing::warn!(
-                ?drafts,
-                ?targets,
-                "draft and target begin texts with different tokens; browsers follow the draft"
-            );
-        }
-        let engine = self.with_own_draft(engine.judging(self.guesses), draft, settings)?;
-        let mut info = pair::info_of(&config, tokenizer, self.max_draft_tokens)?;
-        if !engine.reads_branches() {
-            info.limits.max_branches = 0;
-        }
-        let (context, longest) = (info.limits.context_length, engine.longest_text() as u32);
-        if longest < LEAST_TEXT {
-            return Err(
-                format!("--kv-memory {} does not hold {LEAST_TEXT} tokens of the target", self.kv_memory).into()
-            );
-        }
-        if longest < context {
-            tracing::warn!(context, longest, "--kv-memory does not hold one text as long as the target's context");
-            info.limits.context_length = longest;
-        }
-        Ok((engine.into(), info, config))
-    }
-
-    /// Adds the draft model to the target, if the server is to draft.
-    fn with_own_draft(&self, target: Engine, draft: Model, settings: EngineSettings) -> Result<Engine, CommandError> {
-        match self.own_draft {
-            OwnDraftPolicy::Off => return Ok(target),
-            OwnDraftPolicy::Lookup => return Ok(target.with_lookups()),
-            OwnDraftPolicy::On | OwnDraftPolicy::Auto => {}
-        }
-        Ok(target.with_own_draft(Engine::start_with(CpuTarget::from(draft), settings)?, self.own_draft))
-    }
-}
-
-/// Sampling for requests that give none. Logs the values, and recommendations that are not followed.
-fn recommended(sampling: &RecommendedSampling) -> SamplingDefaults {
-    let defaults = SamplingDefaults::from(sampling);
-    if !defaults.is_empty() {
-        tracing::info!(%defaults, "API requests without these parameters get the model's; a request's own come first");
-    }
-    if !sampling.ignored.is_empty() {
-        let ignored = sampling.ignored.join(", ");
-        tracing::warn!(ignored, "sampling that the model's files recommend and this server does not have");
-    }
-    defaults
 }
 
 fn announce(address: SocketAddr, is_encrypted: bool) {

@@ -38,7 +38,7 @@ pub(crate) async fn observe(State(shared): State<Arc<Shared>>, request: Request,
     let answer = async {
         let mut response = request_id::SCOPE.scope(Arc::clone(&id), next.run(request)).await;
         let (status, ms) = (response.status().as_u16(), begin.elapsed().as_millis() as u64);
-        shared.state.engine.metrics().answered(&route, status);
+        shared.state.models.first().engine.metrics().answered(&route, status);
         client_event!(INFO, address, "request", %address, %method, path, status, ms);
         if let Ok(id) = HeaderValue::from_str(&id) {
             response.headers_mut().insert(HEADER.clone(), id);

@@ -11,7 +11,7 @@ use axum::{
 use outrider_codec::frame::{ErrorCode, ErrorFrame};
 use serde_json::{Value, json};
 
-use super::request_id;
+use super::{models::UnknownModel, request_id};
 use crate::{keys::seconds, session::Full, sessions::NoSession};
 
 /// Error of the API, with its HTTP status.
@@ -106,6 +106,19 @@ impl From<BytesRejection> for ApiError {
 impl From<Full> for ApiError {
     fn from(full: Full) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", full.to_string()).code("server_full")
+    }
+}
+
+impl From<UnknownModel> for ApiError {
+    fn from(unknown: UnknownModel) -> Self {
+        let error = Self::new(StatusCode::NOT_FOUND, "invalid_request_error", unknown.to_string());
+        error.param("model").code("model_not_found")
+    }
+}
+
+impl IntoResponse for UnknownModel {
+    fn into_response(self) -> Response {
+        ApiError::from(self).into_response()
     }
 }
 

@@ -16,6 +16,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use flate2::{Compression, write::GzEncoder};
+use outrider_models::ChatTemplate;
 use sha2::{Digest, Sha256};
 
 /// Brotli's quality, of at most 11. The last two levels make a tokenizer smaller by a seventh and take ten times as
@@ -64,6 +65,12 @@ impl PairFile {
             }
         });
         Self { content_type: "application/json", plain, compressed: Some(compressed) }
+    }
+
+    /// A chat template, as JSON.
+    pub fn chat(template: &ChatTemplate) -> Self {
+        // The template consists of strings, so this cannot fail.
+        Self::json(serde_json::to_vec(template.source()).unwrap_or_default())
     }
 
     /// Responds with the whole file, the one range that is asked for, or 304 if the client has it (RFC 9110, sections

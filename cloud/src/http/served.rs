@@ -1,20 +1,24 @@
-//! The served target, as the API describes it.
+//! A model that the server serves, and links to other servers.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
 use outrider_models::{ChatTemplate, Tokenizer};
+use outrider_speculation::session::cloud::TargetInfo;
 
-use crate::sampling::SamplingDefaults;
+use super::pair_file::PairFile;
+use crate::{sampling::SamplingDefaults, target::Target};
 
-/// The served target, as the API describes it.
+/// A model that the server serves: the target, and the files with which browsers draft for it.
 #[derive(Clone)]
 pub struct Served {
-    /// Name of the target model.
+    /// Name of the model in the API, and of the target on the page.
     pub name: String,
     /// Name of the draft model that browsers load.
     pub draft_name: String,
-    /// Other servers, with other models, to which the page links.
-    pub elsewhere: Vec<Elsewhere>,
+    /// The target, through an engine or a gateway.
+    pub engine: Target,
+    /// Description of the target for sessions.
+    pub target: TargetInfo,
     /// Token that begins a text, if the target has one.
     pub bos_token_id: Option<u32>,
     /// Tokenizer of the target and the draft.
@@ -23,6 +27,14 @@ pub struct Served {
     pub template: Arc<ChatTemplate>,
     /// Sampling parameters for requests that give none.
     pub sampling: SamplingDefaults,
+    /// Draft model for browsers.
+    pub draft: PairFile,
+    /// Tokenizer.json for browsers.
+    pub tokenizer_json: PairFile,
+    /// Trained heads of the draft model, if it has any.
+    pub heads_safetensors: Option<PairFile>,
+    /// Chat template of the target, for browsers.
+    pub chat_json: PairFile,
 }
 
 /// Another server, to which the page links.

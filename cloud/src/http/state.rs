@@ -5,28 +5,27 @@ use std::{
     time::{Duration, Instant},
 };
 
-use outrider_speculation::session::cloud::TargetInfo;
 use tokio::sync::{Mutex, watch};
 
 use super::{
     access::{Access, Caller},
-    pair_file::PairFile,
-    served::Served,
+    models::Models,
+    served::{Elsewhere, Served},
 };
 use crate::{
     address_limits::{AddressLimits, AddressPermit},
     session::{Full, Host, Limits},
     sessions::Sessions,
-    target::{Target, TargetSlot},
+    target::TargetSlot,
 };
 
 /// Settings and handles of a server.
 #[derive(Debug, Clone)]
 pub struct AppState {
-    /// The target, through an engine or a gateway.
-    pub engine: Target,
-    /// Description of the target for sessions.
-    pub target: TargetInfo,
+    /// Models, by their names.
+    pub models: Models,
+    /// Other servers, with other models, to which the page links.
+    pub elsewhere: Vec<Elsewhere>,
     /// Open sessions, with their limit per address.
     pub sessions: Sessions,
     /// Time limits and permissions of each session.
@@ -35,14 +34,6 @@ pub struct AppState {
     pub caps: Caps,
     /// Origins, tokens and proxies that are allowed.
     pub access: Access,
-    /// Names, tokenizer and chat template for the API.
-    pub served: Served,
-    /// Draft model for browsers.
-    pub draft: PairFile,
-    /// Tokenizer.json for browsers.
-    pub tokenizer_json: PairFile,
-    /// Trained heads of the draft model, if it has any.
-    pub heads_safetensors: Option<PairFile>,
     /// Becomes true when the server is about to stop: it serves as usual, but is not ready for more.
     pub draining: watch::Receiver<bool>,
     /// Becomes true when the server stops; sessions end at once.
@@ -96,13 +87,11 @@ impl Default for Caps {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) state: AppState,
-    /// Chat template of the target in JSON, for browsers.
-    pub(crate) chat_json: PairFile,
     /// Counts of connections for sessions that have not said Hello.
     pub(crate) newcomers: AddressLimits,
     /// Counts of the additional choices of API requests, after the first choice of each.
     pub(crate) choices: AddressLimits,
-    /// Time and result of the last probe of the engine.
+    /// Time and result of the last probe of the engines.
     pub(crate) probed: Mutex<Option<(Instant, &'static str)>>,
 }
 
@@ -110,27 +99,25 @@ impl Shared {
     pub(crate) fn new(state: AppState) -> Self {
         let newcomers = AddressLimits::new(state.caps.connections_per_address);
         let choices = AddressLimits::new(state.caps.sessions_per_address);
-        // The template consists of strings, so this cannot fail.
-        let chat = serde_json::to_vec(state.served.template.source()).unwrap_or_default();
-        Self { state, chat_json: PairFile::json(chat), newcomers, choices, probed: Mutex::default() }
+        Self { state, newcomers, choices, probed: Mutex::default() }
     }
 
-    /// Takes a slot of the engine for a client.
-    pub(crate) async fn slot(&self, client: IpAddr) -> Result<TargetSlot, Full> {
-        self.host(self.state.limits).slot(client).await
+    /// Takes a slot of a model for a client.
+    pub(crate) async fn slot(&self, model: &Served, client: IpAddr) -> Result<TargetSlot, Full> {
+        self.host(model, self.state.limits).slot(client).await
     }
 
     /// Takes a slot for one more choice of a request, as long as at most half of the slots are taken.
-    pub(crate) fn slot_for_choice(&self, client: IpAddr) -> Option<(AddressPermit, TargetSlot)> {
-        let engine = &self.state.engine;
-        let load = engine.load();
+    pub(crate) fn slot_for_choice(&self, model: &Served, client: IpAddr) -> Option<(AddressPermit, TargetSlot)> {
+        let load = model.engine.load();
         let permit = self.choices.take(client).filter(|_| load.sessions * 2 <= load.session_limit)?;
-        Some((permit, engine.slot()?.of(client)))
+        Some((permit, model.engine.slot()?.of(client)))
     }
 
-    /// Parts of the server that its sessions share, with these limits for a session.
-    pub(crate) fn host(&self, limits: Limits) -> Host {
-        let AppState { engine, sessions, target, stopping, .. } = self.state.clone();
+    /// Parts of the server that the sessions of a model share, with these limits for a session.
+    pub(crate) fn host(&self, model: &Served, limits: Limits) -> Host {
+        let (engine, target) = (model.engine.clone(), model.target.clone());
+        let (sessions, stopping) = (self.state.sessions.clone(), self.state.stopping.clone());
         Host { engine, sessions, target, limits, key: None, stopping }
     }
 

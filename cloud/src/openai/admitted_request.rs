@@ -5,13 +5,12 @@ use std::{sync::Arc, time::SystemTime};
 use axum::{
     body::Bytes,
     extract::{FromRequest, Request},
-    http::StatusCode,
 };
 use outrider_models::{CallReader, ChatError, EncodeError};
 use tokio::time;
 
 use super::{
-    fields::check_size,
+    fields::{Fields, check_size},
     request::{Chat, Common, Completion, PromptInput},
 };
 use crate::{
@@ -48,6 +47,8 @@ impl FromRequest<Arc<Shared>> for AdmittedRequest {
 
 /// Prompt of a request, with its generation parameters.
 pub(super) struct Prompt {
+    /// Model that the request asks for.
+    pub(super) served: Arc<Served>,
     /// Token ids of the prompt.
     pub(super) tokens: Vec<u32>,
     pub(super) common: Common,
@@ -58,23 +59,21 @@ pub(super) struct Prompt {
 impl AdmittedRequest {
     /// Reads a request for `/v1/completions`.
     pub(super) async fn completion(&self, shared: &Shared) -> Result<Prompt, ApiError> {
-        self.read(shared, |body, served, context| {
-            let Completion { prompt, common } = Completion::parse(body, &served.sampling)?;
-            check_model(served, common.model.as_deref())?;
+        self.read(shared, |fields, served, context| {
+            let Completion { prompt, common } = Completion::read(fields, &served.sampling)?;
             let tokens = match prompt {
                 PromptInput::Tokens(tokens) => tokens,
                 PromptInput::Text(text) => encode(served, context, &text)?,
             };
-            Ok(Prompt { tokens, common, calls: None })
+            Ok(Prompt { served: Arc::clone(served), tokens, common, calls: None })
         })
         .await
     }
 
     /// Reads a request for `/v1/chat/completions`.
     pub(super) async fn chat(&self, shared: &Shared) -> Result<Prompt, ApiError> {
-        self.read(shared, |body, served, context| {
-            let Chat { conversation, common } = Chat::parse(body, &served.sampling)?;
-            check_model(served, common.model.as_deref())?;
+        self.read(shared, |fields, served, context| {
+            let Chat { conversation, common } = Chat::read(fields, &served.sampling)?;
             let calls = (!conversation.tools.is_empty()).then(|| served.template.call_reader(&conversation.tools));
             // A message has at least one token, and a token has a bounded number of bytes.
             let messages = &conversation.messages;
@@ -91,7 +90,7 @@ impl AdmittedRequest {
                     let param = if matches!(error, ChatError::Tools) { "tools" } else { "messages" };
                     ApiError::invalid(sentence(&error)).param(param)
                 })?;
-            Ok(Prompt { tokens, common, calls })
+            Ok(Prompt { served: Arc::clone(served), tokens, common, calls })
         })
         .await
     }
@@ -100,27 +99,16 @@ impl AdmittedRequest {
     async fn read(
         &self,
         shared: &Shared,
-        read: impl FnOnce(&[u8], &Served, usize) -> Result<Prompt, ApiError>,
+        read: impl FnOnce(Fields, &Arc<Served>, usize) -> Result<Prompt, ApiError>,
     ) -> Result<Prompt, ApiError> {
-        let context = shared.state.target.limits.context_length as usize;
+        let models = &shared.state.models;
         let read = || {
-            check_size(&self.body, context)?;
-            read(&self.body, &shared.state.served, context)
+            check_size(&self.body, models.longest_context())?;
+            let mut fields = Fields::parse(&self.body)?;
+            let served = models.find(fields.text("model")?.as_deref())?;
+            read(fields, served, served.target.limits.context_length as usize)
         };
         blocking::run(self.caller.address, read).await
-    }
-}
-
-/// Refuses a request for another model.
-pub(super) fn check_model(served: &Served, asked: Option<&str>) -> Result<(), ApiError> {
-    match asked {
-        Some(name) if name != served.name => {
-            let text = format!("There is no model {name:?} here; this server has {:?}.", served.name);
-            Err(ApiError::new(StatusCode::NOT_FOUND, "invalid_request_error", text)
-                .param("model")
-                .code("model_not_found"))
-        }
-        _ => Ok(()),
     }
 }
 

@@ -48,7 +48,6 @@ pub(super) enum PromptInput {
 /// Parameters that both endpoints have.
 #[derive(Debug, PartialEq)]
 pub(super) struct Common {
-    pub(super) model: Option<String>,
     pub(super) sampling: SamplingParameters,
     /// Seed of the random draws; `None` for a random one.
     pub(super) seed: Option<u64>,
@@ -66,8 +65,8 @@ pub(super) struct Common {
 }
 
 impl Completion {
-    pub(super) fn parse(body: &[u8], defaults: &SamplingDefaults) -> Result<Self, ApiError> {
-        let mut fields = Fields::parse(body)?;
+    /// Reads the fields that are left when the model is known; `defaults` are its own.
+    pub(super) fn read(mut fields: Fields, defaults: &SamplingDefaults) -> Result<Self, ApiError> {
         let prompt = prompt(fields.take("prompt"))?;
         for (name, neutral) in [("best_of", json!(1)), ("echo", json!(false)), ("suffix", json!(""))] {
             fields.neutral(name, &[neutral])?;
@@ -83,8 +82,8 @@ impl Completion {
 }
 
 impl Chat {
-    pub(super) fn parse(body: &[u8], defaults: &SamplingDefaults) -> Result<Self, ApiError> {
-        let mut fields = Fields::parse(body)?;
+    /// Reads the fields that are left when the model is known; `defaults` are its own.
+    pub(super) fn read(mut fields: Fields, defaults: &SamplingDefaults) -> Result<Self, ApiError> {
         let conversation = conversation::read(&mut fields)?;
         for (name, neutral) in
             [("functions", json!([])), ("modalities", json!(["text"])), ("response_format", json!({ "type": "text" }))]
@@ -111,7 +110,6 @@ impl Common {
         max_tokens: Option<u64>,
         likeliest: Option<u64>,
     ) -> Result<Self, ApiError> {
-        let model = fields.text("model")?;
         let number = |given: Option<f64>, default: Option<f32>| given.map(|x| x as f32).or(default).unwrap_or(1.0);
         let sampling = SamplingParameters {
             temperature: number(fields.number("temperature", 0.0..=2.0)?, defaults.temperature),
@@ -161,7 +159,6 @@ impl Common {
         let max_tokens = max_tokens.map(|tokens| tokens as u32);
         let log_probabilities = likeliest.map(|count| count as usize);
         Ok(Self {
-            model,
             sampling,
             seed,
             max_tokens,
@@ -227,11 +224,12 @@ mod tests {
     }
 
     fn completion_with(defaults: &SamplingDefaults, extra: Value) -> Result<Completion, Value> {
-        let mut body = json!({ "model": "m", "prompt": "Once" });
+        let mut body = json!({ "prompt": "Once" });
         for (name, value) in extra.as_object().unwrap() {
             body[name] = value.clone();
         }
-        Completion::parse(body.to_string().as_bytes(), defaults).map_err(|error| error.body()["error"].clone())
+        let read = Fields::parse(body.to_string().as_bytes()).and_then(|fields| Completion::read(fields, defaults));
+        read.map_err(|error| error.body()["error"].clone())
     }
 
     #[test]
@@ -320,7 +318,7 @@ mod tests {
             assert!(error["message"].as_str().unwrap().contains(name), "{error}");
         }
         for body in ["", "[]", "{\"prompt\": \"a\"", "{\"prompt\": \"\u{1}\"}"] {
-            assert!(Completion::parse(body.as_bytes(), &SamplingDefaults::default()).is_err(), "{body}");
+            assert!(Fields::parse(body.as_bytes()).is_err(), "{body}");
         }
     }
 }

@@ -35,7 +35,7 @@ use tracing::Instrument;
 use super::admitted_request::AdmittedRequest;
 use crate::{
     address_limits::AddressPermit,
-    http::{ApiError, Shared},
+    http::{ApiError, Served, Shared},
     keys::Key,
     session::{self, EXPIRED, Limits, STOPPING, in_process::InProcessSession},
     sessions::Entry,
@@ -108,20 +108,21 @@ impl TokenStream {
     /// If no slot is free, or the target gives no log-probabilities.
     pub(super) async fn begin(
         shared: &Shared,
+        served: &Served,
         admitted: AdmittedRequest,
         params: GenerationParams,
     ) -> Result<Self, ApiError> {
         let AdmittedRequest { caller, entry, key, .. } = admitted;
         let (state, client) = (&shared.state, caller.address);
         let choices = params.choices;
-        let slot = shared.slot(client).await?;
+        let slot = shared.slot(served, client).await?;
         if let Some(key) = &key {
             key.used(params.request.tokens.len() as u64, 0);
         }
         let first = slot.id();
         let mut seats = vec![(slot, Some(entry), None)];
         while seats.len() < choices as usize {
-            let Some((permit, slot)) = shared.slot_for_choice(client) else { break };
+            let Some((permit, slot)) = shared.slot_for_choice(served, client) else { break };
             seats.push((slot.copying(first), None, Some(permit)));
         }
         let (sender, deltas) = mpsc::channel(WAITING_DELTAS * seats.len());
@@ -145,8 +146,8 @@ impl TokenStream {
                 _entry: entry,
                 _permit: permit,
                 client,
-                target: state.target.clone(),
-                tokenizer: Arc::clone(&state.served.tokenizer),
+                target: served.target.clone(),
+                tokenizer: Arc::clone(&served.tokenizer),
                 params: Arc::clone(&params),
                 next: Arc::clone(&next),
                 has_read: has_read.take(),

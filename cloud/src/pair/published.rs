@@ -16,7 +16,10 @@ use crate::hub::{
 #[derive(Debug, thiserror::Error)]
 pub enum PublishedError {
     /// There is no such name.
-    #[error("there is no model named {name:?}: --model knows {}; files are given with --target and --draft", names())]
+    #[error(
+        "there is no model named {name:?}: --model knows {}; files are given with --target and --draft, or as --model NAME=TARGET,DRAFT",
+        names()
+    )]
     Name {
         /// Name that was given.
         name: String,
@@ -76,6 +79,11 @@ const PUBLISHED: [Published; 1] = [Published {
     },
     draft: include_bytes!("../../../pair/smollm2-draft/draft-q4_0.gguf"),
 }];
+
+/// Returns true if there is a published pair with this short name.
+pub(super) fn is_known(name: &str) -> bool {
+    PUBLISHED.iter().any(|published| published.name == name)
+}
 
 fn names() -> String {
     PUBLISHED.map(|published| published.name).join(", ")

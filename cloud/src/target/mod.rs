@@ -81,6 +81,13 @@ impl Target {
         }
     }
 
+    /// Shares the slots of another target from now on, if both are models in this process.
+    pub(crate) fn share_slots_of(&mut self, other: &Target) {
+        if let (Self::Model(engine), Self::Model(other)) = (self, other) {
+            engine.share_slots_of(other);
+        }
+    }
+
     /// Metrics of the target and its sessions.
     pub fn metrics(&self) -> &Metrics {
         match self {

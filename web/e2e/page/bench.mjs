@@ -25,22 +25,28 @@ function partOf(path) {
   return /\.wasm$|\/(worker|outrider)[^/]*\.js$/.test(path) ? 'engine' : 'page';
 }
 
-/** In the page, before anything else: notes when it is ready, then asks for a text, and notes its first token. */
+/**
+ * In the page, before anything else: asks in the chat as soon as that is there, and notes the answer's first token and
+ * when the draft model is ready.
+ */
 function watch() {
   globalThis.times = {};
+  let asked = false;
   const look = () => {
     const { times } = globalThis;
-    const state = document.querySelector('main')?.dataset.state;
-    if (times.readyMs === undefined && state === 'ready') {
-      times.readyMs = performance.now();
-      document.getElementById('generate').click();
+    if (!asked) {
+      const starter = document.querySelector('#chat[data-phase] #starters button');
+      asked = starter !== null;
+      starter?.click();
     }
-    if (times.tokenMs === undefined && times.readyMs !== undefined) {
-      if (document.querySelector('#output [data-token-id]')) times.tokenMs = performance.now();
+    if (times.tokenMs === undefined && document.querySelector('.answer .bubble')?.textContent.trim()) {
+      times.tokenMs = performance.now();
+    }
+    if (times.readyMs === undefined && document.getElementById('load-text')?.textContent.startsWith('Draft ready')) {
+      times.readyMs = performance.now();
     }
   };
-  const attributeFilter = ['data-state', 'data-token-id'];
-  new MutationObserver(look).observe(document, { subtree: true, childList: true, attributeFilter });
+  new MutationObserver(look).observe(document, { subtree: true, childList: true, attributes: true });
 }
 
 /** One visit; `bytes` is what has come until the page was ready. */
@@ -48,7 +54,7 @@ async function visit(context, proxy) {
   const page = await context.newPage();
   await page.addInitScript(watch);
   proxy.received.clear();
-  await page.goto(proxy.url, { waitUntil: 'commit' });
+  await page.goto(`${proxy.url}/#chat`, { waitUntil: 'commit' });
   const until = (name) =>
     page.waitForFunction((name) => globalThis.times?.[name] !== undefined, name, { timeout: 120_000 });
   await until('readyMs');

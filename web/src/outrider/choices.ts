@@ -43,7 +43,7 @@ export interface NameOptions {
   stopRule?: StopRuleName | (string & {}) | undefined;
   /** `auto`, `ahead`: Goal of drafting ahead; `speed` if not given. */
   goal?: Goal | undefined;
-  /** `auto`, `dense`, `qs`, `k-sqs`, `c-sqs`, `tk-slt`: Choice of the accepted drafts of a round; `token` if not given. */
+  /** `auto`, `dense`, `qs`, `k-sqs`, `c-sqs`, `tk-slt`: Choice of the accepted drafts of a round; `block` if not given. */
   verification?: Verification | undefined;
 }
 
@@ -243,7 +243,7 @@ export const names: Readonly<Record<keyof NameOptions, NameDescription>> = {
     explanation: "Choice of the accepted drafts of a round",
     lead: "Accepted are:",
     group: 'verification',
-    default: 'token',
+    default: 'block',
     parameter: null,
     entries: [
       { name: "token", label: "Token by token", explanation: "one draft after the other, up to the first rejected one, as in the papers.", source: "Leviathan et al. 2023; Chen et al. 2023", options: [], parameter: null, lossy: false, head: null },

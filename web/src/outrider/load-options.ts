@@ -13,6 +13,8 @@ import { refuseUnknown } from './validation.js';
 export interface LoadOptions {
   /** The base address of the server; the page's own origin if not given. */
   server?: string | URL | undefined;
+  /** The name of one of the server's models, as `/v1/models` lists them; the server's first one if not given. */
+  model?: string | undefined;
   /**
    * The draft model, a GGUF file or safetensors that have their `config.json` within: its address, or a file that the
    * user has picked; `pair/draft` below `server` if not given.
@@ -138,7 +140,7 @@ export interface LoadOptions {
 export type ConnectionEvent = Exclude<LineEvent, { state: 'begun' }>;
 
 const known: Record<keyof LoadOptions, true> = {
-  ...{ server: true, draft: true, tokenizer: true, heads: true, chat: true, token: true, headers: true },
+  ...{ server: true, model: true, draft: true, tokenizer: true, heads: true, chat: true, token: true, headers: true },
   ...{ engine: true, build: true, threads: true, wasmUrl: true, workerUrl: true, link: true },
   ...{ connectTimeoutMs: true, reconnectAttempts: true, stallTimeoutMs: true, resume: true },
   ...{ signal: true, onProgress: true, onConnection: true, onFallback: true, onCacheFull: true },
@@ -220,6 +222,13 @@ export function serverOf(options: LoadOptions): URL {
   return server;
 }
 
+/** The address of `path` below the server, for the model that the options name. @throws {@link OutriderError} */
+export function ofModel(options: LoadOptions, path: string): URL {
+  const url = new URL(path, serverOf(options));
+  if (options.model !== undefined) url.searchParams.set('model', options.model);
+  return url;
+}
+
 /** The headers that requests send along. @throws {@link OutriderError} `invalid-option` */
 export function headersOf({ headers = {} }: LoadOptions): Record<string, string> {
   try {
@@ -250,23 +259,23 @@ export function termsOf(options: LoadOptions): Terms {
 
 /** Resolves all addresses. @throws {@link OutriderError} `invalid-option` */
 export function sourcesOf(options: LoadOptions): Sources {
-  const server = serverOf(options);
-  const session = new URL('session', server);
+  const session = ofModel(options, 'session');
   session.protocol = session.protocol.replace('http', 'ws');
   const { token } = options;
   if (token !== undefined && typeof token !== 'function') checkedToken(token);
   // A relative address is below the server, or beside the page if the page gave it.
   const source = (given: string | URL | Blob | undefined, otherwise: string): string | Blob =>
-    given instanceof Blob ? given : addressOf(given ?? otherwise, given ? location.href : server, otherwise).href;
+    given instanceof Blob ? given : addressOf(given ?? ofModel(options, otherwise), location.href, otherwise).href;
   const draft = source(options.draft, 'pair/draft');
   const tokenizer = source(options.tokenizer, 'pair/tokenizer.json');
-  const tokenizerUrl = typeof tokenizer === 'string' ? tokenizer : new URL('pair/tokenizer.json', server);
-  const heads = options.heads || (options.draft === undefined ? new URL('pair/heads.safetensors', server) : null);
+  const hasOwn = options.tokenizer !== undefined && typeof tokenizer === 'string';
+  const beside = hasOwn ? new URL('chat.json', tokenizer) : ofModel(options, 'pair/chat.json');
+  const heads = options.heads || (options.draft === undefined ? ofModel(options, 'pair/heads.safetensors') : null);
   return {
     draft,
     tokenizer,
     heads: heads && addressOf(heads, location.href, 'heads').href,
-    chat: addressOf(options.chat || new URL('chat.json', tokenizerUrl), location.href, 'chat').href,
+    chat: addressOf(options.chat || beside, location.href, 'chat').href,
     session: session.href,
     wantsToken: token !== undefined,
     headers: headersOf(options),

@@ -47,6 +47,18 @@ afterEach(() => vi.unstubAllGlobals());
 
 const load = (options = {}) => Outrider.load({ token: 'abc', wait: 'draft', ...options });
 
+test('a model is named in what the server alone is asked', async () => {
+  const fetched = vi.spyOn(globalThis, 'fetch');
+  const outrider = await load({ model: 'small', onFallback: () => {} });
+  answers['/v1/completions'] = () => events(chunk('One', 'stop'), usage);
+  await outrider.generate('p').summary;
+  expect(fetched.mock.calls.map(([url]) => String(url))).toEqual([
+    'https://example.org/v1/info?model=small',
+    'https://example.org/v1/completions',
+  ]);
+  expect(bodies).toMatchObject([{ model: 'small' }]);
+});
+
 test('where no worker starts the server writes alone, with the seed and all else that was asked for', async () => {
   const reasons: string[] = [];
   const outrider = await load({ onFallback: ({ code }: { code: string }) => reasons.push(code) });

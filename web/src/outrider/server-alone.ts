@@ -7,7 +7,7 @@ import { OutriderError } from './errors.js';
 import type { OutriderErrorCode } from './errors.js';
 import { emptySummary } from './generation.js';
 import type { Limits } from './limits.js';
-import { headersOf, serverOf } from './load-options.js';
+import { headersOf, ofModel, serverOf } from './load-options.js';
 import type { LoadOptions } from './load-options.js';
 import { fetchWith } from './requests.js';
 import { tokenOf } from './token.js';
@@ -43,10 +43,12 @@ const cannotDraft = ['wasm-failed', 'out-of-memory', 'worker-crashed'];
 export class ServerAlone {
   readonly #server: URL;
   readonly #fetch: typeof fetch;
+  readonly #model: string | undefined;
   readonly session: SessionInfo;
 
-  private constructor(server: URL, request: typeof fetch, session: SessionInfo) {
-    this.#server = server;
+  private constructor(options: LoadOptions, request: typeof fetch, session: SessionInfo) {
+    this.#server = serverOf(options);
+    this.#model = options.model;
     this.#fetch = request;
     this.session = session;
   }
@@ -66,14 +68,14 @@ export class ServerAlone {
   /** Reads the server's limits. @throws {@link OutriderError} */
   static async connect(options: LoadOptions): Promise<ServerAlone> {
     const { token, signal } = options;
-    const [server, headers] = [serverOf(options), headersOf(options)];
+    const [info, headers] = [ofModel(options, 'v1/info'), headersOf(options)];
     const request: typeof fetch = async (...asked) => {
       const authorization = token === undefined ? {} : { Authorization: `Bearer ${await tokenOf(token)}` };
       return fetchWith({ ...authorization, ...headers })(...asked);
     };
-    const response = await answered(request(new URL('v1/info', server), signal ? { signal } : {}));
+    const response = await answered(request(info, signal ? { signal } : {}));
     const { vocabSize, limits } = (await response.json()) as Info;
-    return new ServerAlone(server, request, { ...limits, vocabSize });
+    return new ServerAlone(options, request, { ...limits, vocabSize });
   }
 
   /** A description that takes the place of a draft model's. */
@@ -89,7 +91,7 @@ export class ServerAlone {
    */
   async generate(request: GenerateRequest, onRound: (round: Round) => void, signal: AbortSignal): Promise<Summary> {
     const started = performance.now();
-    const { path, body } = asked(request);
+    const { path, body } = asked(request, this.#model);
     const statistics: Statistics = { ...emptySummary, uplinkBits: body.length * 8 };
     const tokenIds: number[] = [];
     const summary = { seed: request.seed, text: '', promptTokens: 0, promptTokenIds: [], tokenIds };
@@ -152,10 +154,10 @@ export class ServerAlone {
 }
 
 /** Converts a request for the API. */
-function asked(request: GenerateRequest): { path: string; body: string } {
+function asked(request: GenerateRequest, model: string | undefined): { path: string; body: string } {
   const { prompt, tools, chatTemplateKwargs: variables, stop, temperature, topP, topK, seed, maxNewTokens } = request;
   const common = {
-    ...{ temperature, top_p: topP, top_k: topK, seed, max_tokens: maxNewTokens },
+    ...{ model, temperature, top_p: topP, top_k: topK, seed, max_tokens: maxNewTokens },
     ...(stop.length > 0 && { stop }),
     ...{ stream: true, stream_options: { include_usage: true }, return_token_ids: true },
   };

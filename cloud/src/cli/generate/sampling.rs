@@ -104,9 +104,13 @@ async fn described(session: &str, token: Option<&str>) -> Option<SamplingDefault
         .map(|info| info.sampling)
 }
 
-/// Address of `/v1/info` beside a session's address.
+/// Address of `/v1/info` beside a session's address, for the same model.
 fn info_url(session: &str) -> Option<Url> {
-    let mut url = Url::parse(session).ok()?.join("v1/info").ok()?;
+    let session = Url::parse(session).ok()?;
+    let mut url = session.join("v1/info").ok()?;
+    if let Some((_, model)) = session.query_pairs().find(|(key, _)| key == "model") {
+        url.query_pairs_mut().append_pair("model", &model);
+    }
     let scheme = if url.scheme() == "wss" { "https" } else { "http" };
     url.set_scheme(scheme).ok()?;
     Some(url)
@@ -130,5 +134,6 @@ mod tests {
         let url = |session: &str| info_url(session).unwrap().to_string();
         assert_eq!(url("ws://127.0.0.1:8787/session"), "http://127.0.0.1:8787/v1/info");
         assert_eq!(url("wss://example.org/outrider/session?a=1"), "https://example.org/outrider/v1/info");
+        assert_eq!(url("ws://127.0.0.1/session?a=1&model=b%2Fc"), "http://127.0.0.1/v1/info?model=b%2Fc");
     }
 }

@@ -92,6 +92,22 @@ pub struct Load {
     pub runs: u64,
 }
 
+impl Load {
+    /// Adds the work of another model on the same slots.
+    #[must_use]
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            sessions: self.sessions,
+            session_limit: self.session_limit,
+            parked: self.parked + other.parked,
+            kv_bytes: self.kv_bytes + other.kv_bytes,
+            kv_limit_bytes: self.kv_limit_bytes + other.kv_limit_bytes,
+            passes: self.passes + other.passes,
+            runs: self.runs + other.runs,
+        }
+    }
+}
+
 impl Engine {
     /// Starts the engine's thread.
     ///
@@ -117,6 +133,12 @@ impl Engine {
             guesses: GuessPolicy::Paid,
             reads_branches: B::Pages::BRANCHES,
         })
+    }
+
+    /// Shares the slots of another engine from now on: as many sessions at a time as that one has slots, together.
+    pub(crate) fn share_slots_of(&mut self, other: &Engine) {
+        self.settings.sessions = other.settings.sessions;
+        self.slots = Arc::clone(&other.slots);
     }
 
     /// Longest text of a session in tokens: the model's context, or what fits the memory for KV caches.
