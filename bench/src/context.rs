@@ -28,14 +28,9 @@ const TOKENS: u32 = 128;
 const BEGINNING: usize = 256;
 
 /// Files of this repository that are continued, with the rest of their folder as context.
-const FILES: [&str; 10] = [
+const FILES: [&str; 5] = [
     "shared-codec/src/scheme/k_sqs.rs",
-    "shared-codec/src/scheme/qs.rs",
-    "shared-codec/src/scheme/c_sqs.rs",
-    "shared-codec/src/scheme/tk_slt.rs",
-    "shared-codec/src/scheme/dense.rs",
     "shared-codec/src/frame/request.rs",
-    "shared-codec/src/frame/verdict.rs",
     "cloud/src/cli/fetch.rs",
     "cloud/src/http/quota.rs",
     "control/src/calibration.rs",
@@ -172,16 +167,11 @@ async fn works(pair: &Pair) -> Result<Vec<Work>, Failure> {
         own.truncate(BEGINNING);
         code.push((own, others));
     }
-    let (mut answered, mut again) = (Vec::new(), Vec::new());
+    let mut answered = Vec::new();
     for question in QUESTIONS {
         let prompt = pair.turn(question)?;
         let earlier = pair.text(&prompt, &[], Way::Draft, 0, (0.0, 0)).await?.0;
-        answered.push((prompt.clone(), vec![earlier]));
-        let mut earlier = Vec::new();
-        for seed in 100..103 {
-            earlier.push(pair.text(&prompt, &[], Way::Draft, 0, (0.7, seed)).await?.0);
-        }
-        again.push((prompt, earlier));
+        answered.push((prompt, vec![earlier]));
     }
     let copied = TEXTS.map(|text| {
         let asked = format!("Repeat the following text word for word, but begin with the word \"Note\":\n\n{text}");
@@ -190,9 +180,8 @@ async fn works(pair: &Pair) -> Result<Vec<Work>, Failure> {
     Ok(vec![
         Work { name: "code", temperature: 0.0, prompts: code },
         Work { name: "copying", temperature: 0.0, prompts: copied.into_iter().collect::<Result<_, Failure>>()? },
-        // The page has the same answer, or three others to the same question.
+        // The page has the same answer.
         Work { name: "answered before", temperature: 0.0, prompts: answered },
-        Work { name: "asked again", temperature: 0.7, prompts: again },
         // Nothing is known of these.
         Work { name: "chat", temperature: 0.7, prompts: chat(pair)? },
     ])
@@ -264,7 +253,7 @@ impl Pair {
 fn table(rows: &[(&str, u64, Way, Total)]) -> Result<String, Failure> {
     let mut text = format!(
         "SmolLM2-135M-Instruct (Q4_1) with its draft, a native edge and the engine in one process, the link emulated in \
-         real time: ten prompts of each kind, at most {TOKENS} tokens. Passes: of the target, per token.\n\n\
+         real time: ten prompts of each kind (five files), at most {TOKENS} tokens. Passes: of the target, per token.\n\n\
          | work | round trip, ms | guesses | passes / token | tokens / pass | tokens/s |\n|---|--:|---|--:|--:|--:|\n"
     );
     for (work, trip, way, total) in rows {

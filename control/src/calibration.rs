@@ -2,8 +2,9 @@
 //!
 //! The draft model's own probability q of its guess is no such chance: a small model may be too sure. So guesses are
 //! sorted into bins of q, and each bin's chance is the measured share of right guesses.
-//! With `n` guesses of which `r` were right and a prior worth `w` guesses at the bin's middle `m`, it is
-//! `(r + w·m) / (n + w)`. The chance that several guesses in a row hold is the product of theirs, because each is
+//! With `n` guesses of which `r` were right and a prior worth `w` guesses at √m, `m` the bin's middle, it is
+//! `(r + w·√m) / (n + w)`. The root is a fit: with the shared noise and the built-in pair at T = 0.7 guesses of q = 0.15,
+//! 0.33, 0.45 and 0.54 are right at a rate of 0.32, 0.53, 0.63 and 0.77. The chance that several guesses in a row hold is the product of theirs, because each is
 //! compared only where those before it were right.
 
 /// Upper ends of the bins of q. Most guesses of a useful draft are in the upper ones.
@@ -59,7 +60,7 @@ impl Calibration {
         let Some(q) = q else { return self.unknown.chance(UNKNOWN) };
         let bin = bin_of(q);
         let start = if bin == 0 { 0.0 } else { ENDS[bin - 1] };
-        self.bins[bin].chance((start + ENDS[bin]) / 2.0)
+        self.bins[bin].chance(((start + ENDS[bin]) / 2.0).sqrt())
     }
 }
 
@@ -74,10 +75,10 @@ mod tests {
     use crate::tests::Randomness;
 
     #[test]
-    fn without_measurements_the_chance_is_the_middle_of_the_bin() {
+    fn without_measurements_the_chance_is_the_root_of_the_bins_middle() {
         let calibration = Calibration::default();
-        for (q, chance) in [(0.0, 0.05), (0.1, 0.05), (0.15, 0.15), (0.93, 0.925), (1.0, 0.995)] {
-            assert!((calibration.chance(Some(q)) - chance).abs() < 1e-12, "{q}");
+        for (q, middle) in [(0.0, 0.05), (0.1, 0.05), (0.15, 0.15), (0.93, 0.925), (1.0, 0.995)] {
+            assert!((calibration.chance(Some(q)).powi(2) - middle).abs() < 1e-12, "{q}");
         }
         assert_eq!(calibration.chance(None), UNKNOWN);
         assert_eq!(calibration.chance(Some(f64::NAN)), calibration.chance(Some(1.0)));

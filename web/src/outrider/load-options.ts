@@ -92,7 +92,7 @@ export interface LoadOptions {
    */
   stallTimeoutMs?: number | undefined;
   /**
-   * Least chance of guesses that `generation.events()` gives before the server has confirmed them; 0.8 if not given.
+   * Least chance of guesses that `generation.events()` gives before the server has confirmed them; 0.5 if not given.
    * Null or 1 gives none.
    */
   guessesFrom?: number | null | undefined;
@@ -253,7 +253,7 @@ export type Terms = Omit<Continuation, 'committed'>;
 
 /** The terms that the options ask for. */
 export function termsOf(options: LoadOptions): Terms {
-  const { reconnectAttempts = 8, stallTimeoutMs = 5_000, guessesFrom = 0.8, offlineTokens = 64 } = options;
+  const { reconnectAttempts = 8, stallTimeoutMs = 5_000, guessesFrom = 0.5, offlineTokens = 64 } = options;
   return { attempts: reconnectAttempts, stallMs: stallTimeoutMs, guessesFrom: guessesFrom ?? 1, offlineTokens };
 }
 

@@ -369,7 +369,7 @@ test('a generation can be suspended, and resumed by another page', async () => {
   await reachesWorker();
   expect(FakeWorker.last.sent.at(-1)).toMatchObject({
     request: state.request,
-    continuation: { attempts: 2, stallMs: 5000, committed: [0, 1], guessesFrom: 0.8, offlineTokens: 64 },
+    continuation: { attempts: 2, stallMs: 5000, committed: [0, 1], guessesFrom: 0.5, offlineTokens: 64 },
   });
   say({ type: 'round', id: 1, round: round('c') });
   say({ type: 'done', id: 1, summary: { ...done, text: 'abc' } });

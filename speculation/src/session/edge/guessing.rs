@@ -81,6 +81,8 @@ pub(super) struct Guessing {
     calibration: Calibration,
     /// Guesses that need no draft model; `None` under a fixed plan.
     recall: Option<Recall>,
+    /// True once a token has come.
+    has_begun: bool,
 }
 
 /// A draft that the next one follows with nothing in between but what has to be done.
@@ -140,6 +142,7 @@ impl Guessing {
             corrected: None,
             calibration: std::mem::take(&mut lessons.calibration),
             recall: (ahead.fixed.is_none() && !ahead.drafts_only).then(|| Recall::new(lessons)),
+            has_begun: false,
         })
     }
 
@@ -274,9 +277,9 @@ impl Guessing {
         self.candidates.next(self.policy(text), |id| text.is_end(id))
     }
 
-    /// True if nothing is guessed for now.
+    /// True if nothing is guessed for now. Before the first token guesses are all that a user can see.
     fn rests(&self) -> bool {
-        self.controller.plan().mode == Mode::Alone
+        self.has_begun && self.controller.plan().mode == Mode::Alone
     }
 
     fn policy(&self, text: &Text) -> Policy {
@@ -342,8 +345,8 @@ impl Guessing {
             let q = Distribution::new(row.logits, &self.sampling).map_err(DraftError::from)?;
             let position = books.text.len() + self.candidates.path(at).len();
             let (first, second) = self.best_two(position, &q);
-            let told = || TokenEvidence::of_guess(&q.dense(), self.scheme.fixed_token_bits());
-            let evidence = self.tells_evidence.then(told);
+            let bits = self.scheme.fixed_token_bits();
+            let evidence = self.tells_evidence.then(|| TokenEvidence::of_guess(&q.dense(), bits));
             let probability = q.unscaled().log_probability(q.logits()[first as usize]).exp();
             self.candidates.drafted(at, (first, Source::Drafted(Some(probability))), second, evidence);
         }
@@ -383,15 +386,14 @@ impl Guessing {
         let Some(draft) = self.draft.take() else { return Ok(Reaction::Wait) };
         let DraftUnderWay { began, mut at, is_stale, catches_up } = draft;
         check_chosen(chosen, books.text.vocab_size())?;
-        let (time, drafts) = (now.saturating_sub(began), chosen.len() as u32);
-        self.took(time, chosen.len(), catches_up);
-        let time = time / drafts;
+        let (took, drafts) = (now.saturating_sub(began), chosen.len() as u32);
+        self.took(took, chosen.len(), catches_up);
         self.busy.iter_mut().for_each(|busy| busy.drafts = drafts);
         // It has read all but the last.
         self.cached.extend(chosen[1..].iter().zip(chosen).map(|(_, before)| before.first));
         let mut goes_on = !is_stale;
         for Chosen { first, second } in chosen {
-            books.ledger.guessed(time);
+            books.ledger.guessed(took / drafts);
             if goes_on {
                 let source = Source::Drafted(None);
                 at = self.candidates.drafted(at, (*first, source), second.filter(|_| self.is_branching()), None);
@@ -404,10 +406,7 @@ impl Guessing {
     /// The best guess at a position and the next best: by the shared noise, or else what the target most likely draws.
     /// It accepts that with the probability it gives it.
     fn best_two(&self, position: usize, q: &Distribution<'_>) -> (u32, Option<u32>) {
-        let first = match &self.noise {
-            Some(noise) => noise.choose_from(position, q),
-            None => q.likeliest(),
-        };
+        let first = self.noise.as_ref().map_or_else(|| q.likeliest(), |noise| noise.choose_from(position, q));
         let second = self.is_branching().then(|| match &self.noise {
             Some(noise) => noise.second(position, q, first),
             None => q.second_likeliest(first),
@@ -422,6 +421,7 @@ impl Guessing {
         received: Received,
         books: &mut Books<'_>,
     ) -> Result<Committed, EdgeError> {
+        self.has_begun = true;
         let mut committed = Vec::with_capacity(tokens.ids.len());
         let mut evidence = Vec::new();
         let (before, mut is_right) = (books.text.len(), true);
