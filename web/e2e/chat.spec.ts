@@ -67,8 +67,20 @@ test('an answer does not wait for the draft model, which joins later', async ({ 
     await asked;
     await route.continue();
   });
+  let answer = (): void => {};
+  const loaded = new Promise<void>((resolve) => (answer = resolve));
+  await page.route('**/v1/info', async (route) => {
+    await loaded;
+    await route.continue();
+  });
   await page.goto(`${server.url}/?maxNewTokens=24#chat`);
-  await say(demo, 'The old man went');
+  // Before the server has answered anything.
+  await page.getByLabel('Your message').fill('The old man went');
+  await page.getByRole('button', { name: 'Send' }).click();
+  await expect(page.locator('#chat-status')).toHaveText('Your message is sent as soon as the server answers.');
+  answer();
+  await expect(page.locator('#chat')).toHaveAttribute('data-phase', 'answering');
+  await idle(demo);
   await expect(page.locator('.answer .bubble')).toHaveText(/\S/);
   await expect(page.locator('#twin-sentence')).toHaveText(
     'The server wrote this answer alone; an answer with drafts has a twin.',

@@ -123,13 +123,13 @@ export class ChatRun {
   #begin(before: Kept | null = null, seed?: number): void {
     this.#save();
     this.#view.show(this.#conversation.turns);
-    const task = this.#task();
-    if (!task) return;
     if (this.#runner.isRunning) return report('Another text is being written. Stop it, then press Try again.');
     if (!this.#outrider) {
       this.#isWaiting = true;
       return report('Your message is sent as soon as the server answers.');
     }
+    const task = this.#task();
+    if (!task) return;
     if (seed !== undefined) task.values = { ...task.values, seed };
     this.#view.phase = 'answering';
     this.#writing = this.#write(this.#outrider, task, before).finally(() => (this.#view.phase = 'idle'));
