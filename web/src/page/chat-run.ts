@@ -106,6 +106,7 @@ export class ChatRun {
   async #forget(): Promise<void> {
     await this.#end();
     this.#isWaiting = false;
+    for (const id of this.#outrider?.context.ids ?? []) this.#outrider?.context.remove(id);
     this.#conversation.cut(0);
     this.#save();
     this.#view.show([]);
