@@ -253,7 +253,8 @@ impl Pair {
 fn table(rows: &[(&str, u64, Way, Total)]) -> Result<String, Failure> {
     let mut text = format!(
         "SmolLM2-135M-Instruct (Q4_1) with its draft, a native edge and the engine in one process, the link emulated in \
-         real time: ten prompts of each kind (five files), at most {TOKENS} tokens. Passes: of the target, per token.\n\n\
+         real time: ten prompts of each kind (five files), at most {TOKENS} tokens. Passes: of the target, per \
+         token.\n\n\
          | work | round trip, ms | guesses | passes / token | tokens / pass | tokens/s |\n|---|--:|---|--:|--:|--:|\n"
     );
     for (work, trip, way, total) in rows {

@@ -37,7 +37,8 @@ fn text(measured: &Value) -> Result<String, Failure> {
          them that is as slow as the link in both directions and for all connections together; a new connection \
          takes a round trip. Slow 4G is Lighthouse's, 4G WebPageTest's. Cold: the first visit of a profile; warm: \
          its second. Times are from the address being opened, in seconds; median [range] of {} visits. The first \
-         token is of an answer in the chat, asked for as soon as the page is there; the draft model joins when it is ready.\n\n\
+         token is of an answer in the chat, asked for as soon as the page is there; the draft model joins when it is \
+         ready.\n\n\
          | link | Mbit/s | round trip, ms | visit | first paint | ready | first token |\n\
          |---|--:|--:|---|--:|--:|--:|\n",
         measured["browser"].as_str().unwrap_or("of unknown version"),

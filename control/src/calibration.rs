@@ -3,9 +3,9 @@
 //! The draft model's own probability q of its guess is no such chance: a small model may be too sure. So guesses are
 //! sorted into bins of q, and each bin's chance is the measured share of right guesses.
 //! With `n` guesses of which `r` were right and a prior worth `w` guesses at √m, `m` the bin's middle, it is
-//! `(r + w·√m) / (n + w)`. The root is a fit: with the shared noise and the built-in pair at T = 0.7 guesses of q = 0.15,
-//! 0.33, 0.45 and 0.54 are right at a rate of 0.32, 0.53, 0.63 and 0.77. The chance that several guesses in a row hold is the product of theirs, because each is
-//! compared only where those before it were right.
+//! `(r + w·√m) / (n + w)`. The root is a fit: with the shared noise and the built-in pair at T = 0.7 guesses of q =
+//! 0.15, 0.33, 0.45 and 0.54 are right at a rate of 0.32, 0.53, 0.63 and 0.77. The chance that several guesses in a row
+//! hold is the product of theirs, because each is compared only where those before it were right.
 
 /// Upper ends of the bins of q. Most guesses of a useful draft are in the upper ones.
 const ENDS: [f64; 12] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0];
