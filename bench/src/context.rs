@@ -103,7 +103,7 @@ impl Way {
 /// A prompt, and the texts that the page knows beside it.
 type Prompt = (Vec<u32>, Vec<Vec<u32>>);
 
-/// A kind of work.
+/// Prompts of one kind, all at the same temperature.
 struct Work {
     name: &'static str,
     temperature: f32,
