@@ -12,13 +12,13 @@ use std::{
 };
 
 /// Number of tokens that must have been written before in the same order.
-pub const MATCH: usize = 4;
+const MATCH: usize = 4;
 /// The most tokens of all passages; the oldest passage goes first.
-pub const MOST_PASSAGE_TOKENS: usize = 1 << 18;
+const MOST_PASSAGE_TOKENS: usize = 1 << 18;
 /// The most tokens by which two places are compared.
 const LONGEST_MATCH: usize = 32;
 
-/// Texts that are known beside the one that is written, with an index of their runs of [`MATCH`] tokens.
+/// Texts that are known beside the one that is written, with an index of their runs of four tokens.
 #[derive(Debug, Clone, Default)]
 pub struct Passages {
     /// Names and tokens, the oldest first.
@@ -30,7 +30,7 @@ pub struct Passages {
 }
 
 impl Passages {
-    /// Adds a passage, in place of one of the same name. A longer one than [`MOST_PASSAGE_TOKENS`] is cut.
+    /// Adds a passage, in place of one of the same name. A longer one than 262,144 tokens is cut.
     pub fn add(&mut self, name: &str, mut tokens: Vec<u32>) {
         self.remove(name);
         tokens.truncate(MOST_PASSAGE_TOKENS);
