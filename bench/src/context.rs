@@ -3,24 +3,26 @@
 //! SmolLM2-135M-Instruct with its draft; a native edge and the server's engine run in this process, over an emulated
 //! link in real time. The argument is a folder: the report goes to `context.md` there, and to standard output.
 
-use std::{fmt::Write, fs, path::Path, sync::Arc, time::Duration, time::Instant};
+use std::{fmt::Write, fs, path::Path, sync::Arc, time::Instant};
 
 use outrider_cloud::{
-    edge::{NativeEdge, Transport},
-    pair::{PairPaths, draft_info, target_info},
+    edge::NativeEdge,
+    pair::{Ends, PairPaths, draft_info, target_info},
     target::engine::Engine,
 };
 use outrider_codec::frame::{MAX_DRAFT_TOKENS, SamplingParameters};
 use outrider_models::{Model, Tokenizer};
 use outrider_speculation::{
-    control::link::Link,
     draft::Passages,
-    session::edge::{Ahead, Mode, Settings},
+    session::{
+        cloud::TargetInfo,
+        edge::{Ahead, Mode, Settings},
+    },
 };
 use serde::Serialize;
 use serde_json::json;
 
-use crate::{passes::Failure, report};
+use crate::{guesses::over_link, passes::Failure, report};
 
 const ROUND_TRIPS_MS: [u64; 2] = [2, 50];
 const TOKENS: u32 = 128;
@@ -124,7 +126,7 @@ struct Pair {
     tokenizer: Tokenizer,
     plain: Engine,
     helped: Engine,
-    info: outrider_speculation::session::cloud::TargetInfo,
+    info: TargetInfo,
 }
 
 /// Runs the measurement with the arguments that follow its name.
@@ -133,7 +135,7 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     let runtime = tokio::runtime::Runtime::new()?;
     let mut paths = PairPaths { model: vec!["smollm2".parse()?], ..PairPaths::default() };
     runtime.block_on(paths.fetch())?;
-    let (tokenizer, _) = paths.tokenizer_for(outrider_cloud::pair::Ends::Both)?;
+    let (tokenizer, _) = paths.tokenizer_for(Ends::Both)?;
     let (draft, target) = (paths.draft_with(&tokenizer)?, paths.target_with(&tokenizer)?);
     let info = target_info(&target, &tokenizer, MAX_DRAFT_TOKENS)?;
     let helped = Engine::start(paths.target_with(&tokenizer)?, 1)?.with_lookups();
@@ -221,15 +223,8 @@ impl Pair {
         trip: u64,
         (temperature, seed): (f32, u64),
     ) -> Result<(Vec<u32>, f64, f64), Failure> {
-        let mut link = Link::unlimited();
-        link.configure(None, Duration::from_millis(trip) / 2);
         let engine = if way == Way::Server { &self.helped } else { &self.plain };
-        let transport = loop {
-            match Transport::local(engine, self.info.clone()) {
-                Some(transport) => break transport.over(link.clone(), link.clone()),
-                None => tokio::task::yield_now().await,
-            }
-        };
+        let transport = over_link(engine, &self.info, trip).await;
         let mut edge = NativeEdge::greet(&self.draft, draft_info(&self.draft, &self.tokenizer)?, transport).await?;
         let mut passages = Passages::default();
         known.iter().enumerate().for_each(|(name, tokens)| passages.add(&name.to_string(), tokens.clone()));

@@ -16,6 +16,7 @@ use outrider_papers::reproduce::sessions::DEFAULT_SAMPLING;
 use outrider_speculation::{
     control::link::Link,
     session::{
+        cloud::TargetInfo,
         edge::{Ahead, EdgeSession, Mode, Preview, Settings},
         edge_driver::Notice,
     },
@@ -44,21 +45,27 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     let engine = Engine::start(target, 1)?;
     let mut totals = Vec::new();
     for (trip, from) in ROUND_TRIPS_MS.into_iter().flat_map(|trip| GUESSES_FROM.map(|from| (trip, from))) {
-        let mut link = Link::unlimited();
-        link.configure(None, Duration::from_millis(trip) / 2);
         let session = async {
-            let transport = loop {
-                match Transport::local(&engine, info.clone()) {
-                    Some(transport) => break transport.over(link.clone(), link.clone()),
-                    None => tokio::task::yield_now().await,
-                }
-            };
+            let transport = over_link(&engine, &info, trip).await;
             texts(&draft, &tokenizer, transport, (&prompts, from)).await
         };
         totals.push((trip, from, runtime.block_on(session)?));
     }
     let samples = json!(totals);
     report::write(Path::new(folder), "guesses", &tables(&totals)?, samples, None)
+}
+
+/// Connects an edge of this process to an engine, once that has a free slot, over a link with a round trip of so many
+/// milliseconds.
+pub async fn over_link(engine: &Engine, info: &TargetInfo, round_trip_ms: u64) -> Transport {
+    let mut link = Link::unlimited();
+    link.configure(None, Duration::from_millis(round_trip_ms) / 2);
+    loop {
+        match Transport::local(engine, info.clone()) {
+            Some(transport) => return transport.over(link.clone(), link),
+            None => tokio::task::yield_now().await,
+        }
+    }
 }
 
 /// Sums over the texts of one round trip.

@@ -41,11 +41,14 @@ impl Passages {
             }
         }
         self.list.push_back((name.to_owned(), tokens));
+        let first = self.dropped;
         while self.tokens() > MOST_PASSAGE_TOKENS {
             self.list.pop_front();
             self.dropped += 1;
         }
-        self.after.retain(|_, (passage, _)| *passage >= self.dropped);
+        if self.dropped > first {
+            self.after.retain(|_, (passage, _)| *passage >= self.dropped);
+        }
     }
 
     /// Removes the passage of a name. Returns true if there was one.

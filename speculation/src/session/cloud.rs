@@ -319,10 +319,9 @@ impl CloudSession {
             }
             (Frame::Prompt(prompt), true) => {
                 let writer = if prompt.evidence && self.admission.refuses_evidence {
-                    let text =
-                        "This server gives its probabilities to pages of its own only: generate without evidence or \
-                                log-probabilities, or start it with --evidence always."
-                            .to_owned();
+                    let text = "This server gives its probabilities to pages of its own only: generate without \
+                                evidence or log-probabilities, or start it with --evidence always.";
+                    let text = text.to_owned();
                     Err(Failure::generation(prompt.request.generation, ErrorCode::InvalidParameters, text))
                 } else {
                     Writer::both(&prompt, &self.target)

@@ -4,14 +4,14 @@ import { invalidOption } from './errors.js';
 /**
  * Texts that the page knows beside the prompt: documents that a user has open, earlier conversations. Guesses are taken
  * from them where the server's text continues as they do, and the text stays exactly what it is without them. They stay
- * in the page: the server sees guesses alone, which reveal how a text goes on, and none before four of its tokens have
- * been written. The engine keeps about 260,000 tokens; the oldest texts go first.
+ * in the page: the server sees guesses alone, which reveal how a text goes on, and none before four of its tokens stand
+ * in the prompt or the answer. Guesses are made in the scheme `ahead`, the default. The engine keeps about 260,000 tokens; the oldest texts go first.
  */
 export class LocalContext {
   readonly #texts = new Map<string, string>();
   readonly #post: (message: ToWorker) => void;
 
-  /** @internal */
+  /** Starts without texts; {@link Outrider} makes one. @internal */
   constructor(post: (message: ToWorker) => void) {
     this.#post = post;
   }

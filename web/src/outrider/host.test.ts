@@ -380,6 +380,18 @@ test('texts of the page reach the engine, those from before it was there as well
   expect(edge.remove_context).toHaveBeenCalledExactlyOnceWith('early');
 });
 
+test('a text of the page that the vocabulary cannot express changes nothing, and a trap is a crash', async () => {
+  let thrown: unknown = coded('invalid-parameters');
+  const add_context = vi.fn(() => {
+    throw thrown;
+  });
+  const { host, posts } = await loaded({ add_context });
+  expect(posts.at(-1)?.type).toBe('loaded');
+  thrown = new WebAssembly.RuntimeError('unreachable');
+  host.receive({ type: 'context', id: 'other', text: '' });
+  expect(posts.at(-1)?.type).toBe('crashed');
+});
+
 test('a connection that has been idle for long is not trusted, and replaced without a word', async () => {
   vi.useFakeTimers({ toFake: ['Date'] });
   try {

@@ -103,7 +103,7 @@ export class EdgeHost {
         this.#edge?.set_link(message.link);
         return;
       case 'context':
-        if (this.#edge) applyContext(this.#edge, message);
+        if (this.#edge) this.#applyContext(this.#edge, message);
         else this.#early.push(message);
         return;
       case 'token':
@@ -140,7 +140,7 @@ export class EdgeHost {
       post({ type: 'progress', progress: { stage: 'prepare' } });
       const edge = await draft.finish(tokenizer, heads, chat);
       if (this.#link) edge.set_link(this.#link);
-      for (const message of this.#early.splice(0)) applyContext(edge, message);
+      for (const message of this.#early.splice(0)) this.#applyContext(edge, message);
       this.#edge = edge;
       this.#sessionUrl = sources.session;
       this.#wantsToken = sources.wantsToken;
@@ -153,6 +153,17 @@ export class EdgeHost {
       post({ type: 'loaded', engine: info, model, session });
     } catch (error) {
       post({ type: 'load-failed', error: describe(error) });
+    }
+  }
+
+  #applyContext(edge: Edge, { id, text }: ContextMessage): void {
+    try {
+      if (text === null) edge.remove_context(id);
+      else edge.add_context(id, text);
+    } catch (thrown) {
+      const error = describe(thrown);
+      // A text that the vocabulary cannot express gives no guesses.
+      if (error.code === 'worker-crashed') this.#around.post({ type: 'crashed', error });
     }
   }
 
@@ -275,11 +286,6 @@ export class EdgeHost {
 }
 
 type ContextMessage = Extract<ToWorker, { type: 'context' }>;
-
-function applyContext(edge: Edge, { id, text }: ContextMessage): void {
-  if (text === null) edge.remove_context(id);
-  else edge.add_context(id, text);
-}
 
 async function bytesOf(source: string | Blob, around: Surroundings, headers: RequestHeaders): Promise<Uint8Array> {
   return typeof source === 'string' ? around.download(source, headers) : new Uint8Array(await source.arrayBuffer());

@@ -212,9 +212,16 @@ impl Candidates {
         self.tree.line().filter_map(|key| self.tree.get(key)).map(|node| (node.id, node.value.source))
     }
 
-    /// The last guess of the line.
-    pub(super) fn tip(&self) -> Option<Key> {
-        self.tree.line().last()
+    /// Continues the line to the end of what is `expected` after the text, unless the line differs from that; up to
+    /// `most` guesses in all.
+    pub(super) fn continue_line(&mut self, expected: &[u32], source: Source, most: usize) {
+        if self.line().zip(expected).any(|((id, _), of)| id != *of) {
+            return;
+        }
+        let (mut tip, room) = (self.tree.line().last(), most.saturating_sub(self.len()));
+        for &id in expected.iter().skip(self.line_length()).take(room) {
+            tip = self.drafted(tip, (id, source), None, None);
+        }
     }
 
     /// Takes second candidates as guesses where they are worth it.

@@ -247,20 +247,14 @@ impl Guessing {
         let least = if self.rests() { LEAST_AT_REST } else { rates[0] };
         let Some(recall) = self.recall.as_mut().filter(|_| self.draft.is_none()) else { return };
         let (expected, matched) = recall.guesses(text, least, most.min(depth));
-        if self.candidates.line().zip(&expected).any(|((id, _), of)| id != *of) {
-            return;
-        }
-        let (line, mut at) = (self.candidates.line_length(), self.candidates.tip());
-        let room = most.saturating_sub(self.candidates.len());
-        for &id in expected.iter().skip(line).take(room) {
-            at = self.candidates.drafted(at, (id, Source::Found { matched }), None, None);
-        }
+        self.candidates.continue_line(&expected, Source::Found { matched }, most);
     }
 
     /// Begins a pass of the draft model after a guess, or after the text.
     fn draft_after(&mut self, at: Option<Key>, text: &Text, now: Duration) -> Forward {
         let fed = [text.ids(), &self.candidates.path(at)].concat();
         let same = self.cached.iter().zip(&fed).take_while(|(cached, id)| cached == id).count();
+        // The row of the last one is wanted.
         let keep = same.min(fed.len() - 1);
         let forward = Forward::new(keep, fed[keep..].to_vec(), 1);
         let catches_up = self.recall.is_some() && fed.len() - keep > TRIED && !self.cached.is_empty();
@@ -383,12 +377,15 @@ impl Guessing {
         books: &mut Books<'_>,
         now: Duration,
     ) -> Result<Reaction, EdgeError> {
-        let Some(draft) = self.draft.take() else { return Ok(Reaction::Wait) };
-        let DraftUnderWay { began, mut at, is_stale, catches_up } = draft;
+        let Some(DraftUnderWay { began, mut at, is_stale, catches_up }) = self.draft.take() else {
+            return Ok(Reaction::Wait);
+        };
         check_chosen(chosen, books.text.vocab_size())?;
         let (took, drafts) = (now.saturating_sub(began), chosen.len() as u32);
         self.took(took, chosen.len(), catches_up);
-        self.busy.iter_mut().for_each(|busy| busy.drafts = drafts);
+        if let Some(busy) = &mut self.busy {
+            busy.drafts = drafts;
+        }
         // It has read all but the last.
         self.cached.extend(chosen[1..].iter().zip(chosen).map(|(_, before)| before.first));
         let mut goes_on = !is_stale;
