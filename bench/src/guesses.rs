@@ -55,8 +55,7 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     report::write(Path::new(folder), "guesses", &tables(&totals)?, samples, None)
 }
 
-/// Connects an edge of this process to an engine, once that has a free slot, over a link with a round trip of so many
-/// milliseconds.
+/// Connects an edge of this process to an engine once that has a free slot. The link's round trip is in milliseconds.
 pub async fn over_link(engine: &Engine, info: &TargetInfo, round_trip_ms: u64) -> Transport {
     let mut link = Link::unlimited();
     link.configure(None, Duration::from_millis(round_trip_ms) / 2);
