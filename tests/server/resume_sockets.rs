@@ -100,16 +100,15 @@ async fn a_silent_connection_is_replaced_and_the_text_is_whole() {
 
     let proxy = Proxy::before(&server.url, 1 << 30, 7).await;
     let retry = Retry { stall: Duration::from_secs(1), ..Retry::default() };
-    proxy.swallow(1);
+    proxy.swallow(0, 1);
     let mut edge = NativeEdge::connect(&draft, draft_info(&draft), &proxy.url, None, retry).await.unwrap();
     for (mode, more) in [(Mode::CloudOnly, 0), (speculative(), 0), (Mode::CloudOnly, 1)] {
         let began = Instant::now();
         let mut text = Vec::new();
         let settings = settings(mode, length);
+        // Enough for the first tokens, too little for the text.
+        proxy.swallow(60, more);
         let written = edge.generate(vec![3, 1], &settings, |committed| {
-            if text.is_empty() {
-                proxy.swallow(more);
-            }
             text.extend(committed.tokens.iter().map(|&(id, _)| id));
         });
         let generated = tokio::time::timeout(Duration::from_secs(10), written).await.expect("it never ends").unwrap();

@@ -33,6 +33,8 @@ struct Shared {
     opened: AtomicUsize,
     /// Number of the first connection that passes bytes on; those before it swallow them.
     first_open: AtomicUsize,
+    /// Bytes to the client that the connections before it still pass on.
+    allowance: AtomicUsize,
 }
 
 impl Proxy {
@@ -48,6 +50,7 @@ impl Proxy {
                 cuts: AtomicUsize::new(0),
                 opened: AtomicUsize::new(0),
                 first_open: AtomicUsize::new(0),
+                allowance: AtomicUsize::new(0),
             }),
         };
         let shared = Arc::clone(&proxy.shared);
@@ -64,8 +67,10 @@ impl Proxy {
         self.shared.cuts.load(Ordering::Relaxed)
     }
 
-    /// Swallows all further bytes of the connections of now and of `more` later ones, and closes none of them.
-    pub fn swallow(&self, more: usize) {
+    /// Swallows all bytes of the connections of now and of `more` later ones once `bytes` more have passed to the
+    /// client, and closes none of them.
+    pub fn swallow(&self, bytes: usize, more: usize) {
+        self.shared.allowance.store(bytes, Ordering::Relaxed);
         let opened = self.shared.opened.load(Ordering::Relaxed);
         self.shared.first_open.store(opened + more, Ordering::Relaxed);
     }
@@ -90,13 +95,20 @@ async fn pass_on(mut near: TcpStream, shared: Arc<Shared>) {
     let (mut up, mut down) = ([0; 512], [0; 512]);
     let (mut near, mut far) = (near.split(), far.split());
     while left > 0 {
-        let (bytes, to) = tokio::select! {
-            read = near.0.read(&mut up) => (&up[..read.unwrap_or(0)], &mut far.1),
-            read = far.0.read(&mut down) => (&down[..read.unwrap_or(0)], &mut near.1),
+        let (bytes, to, downwards) = tokio::select! {
+            read = near.0.read(&mut up) => (&up[..read.unwrap_or(0)], &mut far.1, false),
+            read = far.0.read(&mut down) => (&down[..read.unwrap_or(0)], &mut near.1, true),
         };
-        let borne = bytes.len().min(left);
+        let mut borne = bytes.len().min(left);
         if borne > 0 && number < shared.first_open.load(Ordering::Relaxed) {
-            continue;
+            let allowance = shared.allowance.load(Ordering::Relaxed);
+            borne = borne.min(allowance);
+            if downwards {
+                shared.allowance.store(allowance - borne, Ordering::Relaxed);
+            }
+            if borne == 0 {
+                continue;
+            }
         }
         if borne == 0 || to.write_all(&bytes[..borne]).await.is_err() {
             return;
