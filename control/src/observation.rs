@@ -63,6 +63,15 @@ pub enum Observation {
         /// Time at which they came, since any fixed moment.
         now: Duration,
     },
+    /// A text, or the rest of one, that the target wrote without an edge's guesses.
+    WrittenAlone {
+        /// Number of its tokens.
+        tokens: usize,
+        /// Number of passes that wrote them.
+        passes: usize,
+        /// Time in which they came.
+        took: Duration,
+    },
     /// A settled round of drafts.
     Round(RoundTimes),
     /// A token that the target wrote alone, and the time since the one before; `None` for the first of a stream, whose

@@ -186,7 +186,12 @@ impl AheadController {
                 self.rates.observe(candidates, right);
             }
             Observation::Written { tokens, now } => return self.written(tokens, now),
-            Observation::Round(_) | Observation::Streamed(_) => {}
+            Observation::WrittenAlone { tokens, passes, took } if tokens > 0 => {
+                let (seconds, tokens) = (took.as_secs_f64() / tokens as f64, tokens as f64);
+                let pass = self.pass().unwrap_or(seconds);
+                self.score_mut(Mode::Alone).observe(seconds, passes as f64 / tokens, tokens, pass);
+            }
+            Observation::WrittenAlone { .. } | Observation::Round(_) | Observation::Streamed(_) => {}
         }
         false
     }

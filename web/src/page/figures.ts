@@ -1,6 +1,7 @@
 // Numbers, tables and drawings: one way to show each, from its data.
 
 import { make } from './elements.js';
+import { Paced } from './paced.js';
 
 /** A number of a view, described by the data that it is read from. */
 export interface Figure<Data> {
@@ -45,28 +46,27 @@ export function headOf(columns: readonly string[]): HTMLTableSectionElement {
   return make('thead', {}, make('tr', {}, ...columns.map((name) => make('th', { scope: 'col' }, name))));
 }
 
-/** Draws as wide as an element is: once a frame at most, and again when the width changes. */
+/** Least time between two drawings. */
+const DRAW_EVERY_MS = 200;
+
+/** Draws as wide as an element is, again and again, and when the width changes. */
 export class Drawing {
-  readonly #place: Element;
-  readonly #draw: (width: number) => void;
-  #frame: number | null = null;
+  readonly #paced: Paced;
 
   constructor(place: Element, draw: (width: number) => void) {
-    this.#place = place;
-    this.#draw = draw;
+    this.#paced = new Paced(() => {
+      const width = Math.floor(place.clientWidth);
+      // A place that is hidden or not yet laid out is drawn when the observer reports its width.
+      if (width > 0) draw(width);
+    }, DRAW_EVERY_MS);
     new ResizeObserver(() => this.now()).observe(place);
   }
 
-  /** Draws with the next frame: data may come faster than it can be seen. */
   soon(): void {
-    this.#frame ??= requestAnimationFrame(() => this.now());
+    this.#paced.soon();
   }
 
   now(): void {
-    if (this.#frame !== null) cancelAnimationFrame(this.#frame);
-    this.#frame = null;
-    const width = Math.floor(this.#place.clientWidth);
-    // A place that is hidden or not yet laid out is drawn when the observer reports its width.
-    if (width > 0) this.#draw(width);
+    this.#paced.now();
   }
 }

@@ -6,9 +6,12 @@ import type { NamedModel, ServedModels } from './models.js';
 import { exchangeOf } from './picture.js';
 import type { Cell } from './rounds.js';
 
-/** Shortest and longest duration of a movement, in milliseconds. */
-const SHORTEST = 350;
+/** Shortest and longest time of one way that is shown as a movement, in milliseconds. A shorter one is not to be seen,
+ * and each movement has the whole page drawn sixty times a second, by a core that the models need. */
+const SHORTEST = 50;
 const LONGEST = 1500;
+/** Time between exchanges that are shown at rest. */
+const REST = 250;
 
 /** Browser, link and server, with the names of the models. The wires show the last exchange on the link. */
 export class PictureView {
@@ -45,7 +48,7 @@ export class PictureView {
     this.#showNames();
   }
 
-  /** Animates an exchange for as long as it took, within limits; exchanges that come meanwhile are left out. */
+  /** Shows an exchange, over a slow link as a movement that takes as long; those that come meanwhile are left out. */
   show(round: Round): void {
     const { uplinkBitsPerToken, downlinkBitsPerToken, roundTripMs } = round.statistics;
     element('drafts', HTMLElement).textContent = `${formatBits(uplinkBitsPerToken)} per token →`;
@@ -54,11 +57,14 @@ export class PictureView {
     if (now < this.#busyUntil) return;
     const { up, down, words } = exchangeOf(round);
     element('picture-words', HTMLElement).textContent = words;
-    const duration = Math.min(LONGEST, Math.max(SHORTEST, roundTripMs));
-    this.#busyUntil = now + 2 * duration;
-    if (this.#calm.matches) return;
-    move(this.#up, up, ['0%', '100%'], duration, 0);
-    move(this.#down, down, ['100%', '0%'], duration, duration);
+    place(this.#up, up);
+    place(this.#down, down);
+    const duration = Math.min(LONGEST, roundTripMs / 2);
+    const moves = duration >= SHORTEST && !this.#calm.matches;
+    this.#busyUntil = now + Math.max(REST, moves ? 2 * duration : 0);
+    if (!moves) return;
+    move(this.#up, ['0%', '100%'], duration, 0);
+    move(this.#down, ['100%', '0%'], duration, duration);
   }
 
   #showNames(): void {
@@ -73,14 +79,11 @@ function showName(end: string, { name, size }: NamedModel): void {
   element(`${end}-size`, HTMLElement).textContent = size;
 }
 
-function move(
-  wire: HTMLElement,
-  cells: readonly Cell[],
-  [from, to]: readonly [string, string],
-  duration: number,
-  delay: number,
-): void {
+function place(wire: HTMLElement, cells: readonly Cell[]): void {
   wire.replaceChildren(...cells.map((cell) => make('i', { class: 'cell', 'data-cell': cell })));
+}
+
+function move(wire: HTMLElement, [from, to]: readonly [string, string], duration: number, delay: number): void {
   const frames = [
     { left: from, opacity: 0 },
     { opacity: 1, offset: 0.15 },

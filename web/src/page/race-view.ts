@@ -45,7 +45,7 @@ export class RaceView {
   readonly #list = element('lanes', HTMLOListElement);
   readonly #sentence = element('race-sentence', HTMLElement);
   readonly #time = draw('svg', { class: 'race-axis', height: 20, 'aria-hidden': 'true', hidden: '' });
-  readonly #rows = lanes.map((lane) => rowOf(lane));
+  readonly #rows = lanes.map((lane): Row => rowOf(lane));
   // "Draft ahead" comes first: it is what the charts are about.
   readonly #charts = charts.map(({ title, format, points }) => {
     const lines = [...lanes].reverse().map(({ label }) => label);
@@ -73,7 +73,7 @@ export class RaceView {
       row.item.dataset['state'] = 'waiting';
       row.spread.textContent = '';
       row.distributions.hidden = true;
-      showFigures(row, null);
+      row.statistics = null;
     }
     this.#list.hidden = false;
     // On a phone the lanes lie below the window.
@@ -103,7 +103,7 @@ export class RaceView {
     const row = this.#row(name);
     row.item.dataset['state'] = 'running';
     row.track.add(round);
-    showFigures(row, round.statistics);
+    row.statistics = round.statistics;
     this.#drawing.soon();
   }
 
@@ -121,7 +121,7 @@ export class RaceView {
     const range = `${formatNumber(min)} to ${formatNumber(max)} tokens/s`;
     row.spread.textContent = runs.length > 1 ? `median of ${runs.length}, ${range}` : '';
     Object.assign(row.spread.dataset, { min: String(min), max: String(max) });
-    showFigures(row, run);
+    row.statistics = run;
     this.#drawing.now();
   }
 
@@ -169,7 +169,9 @@ export class RaceView {
     const tokens = Math.max(1, ...this.#rows.map(({ track }) => track.tokens));
     const axes = { ms: 1000 * seconds, tokens: Math.min(tokens * 1.25, Math.max(tokens, this.#mostTokens)) };
     const at = (tick: number): number => (tick / seconds) * width;
-    for (const { lane, svg, paths, grid, track } of this.#rows) {
+    for (const row of this.#rows) {
+      const { lane, svg, paths, grid, track } = row;
+      showFigures(row);
       svg.setAttribute('viewBox', `0 0 ${width} ${HEIGHT}`);
       svg.setAttribute('aria-label', trackSentence(lane.label, track));
       grid.setAttribute('d', ticks.map((tick) => `M${at(tick)} 0V${HEIGHT}`).join(''));
@@ -205,12 +207,13 @@ function rowOf(lane: Lane) {
   const attributes = { 'data-lane': lane.name, 'data-state': 'waiting' };
   const item = make('li', attributes, heading, values, svg, distributions);
   const tracks = new Map<Summary, Track>();
-  return { lane, item, svg, paths, grid, values, spread, distributions, tracks, track: new Track() };
+  const statistics: Statistics | null = null;
+  return { lane, item, svg, paths, grid, values, spread, distributions, tracks, track: new Track(), statistics };
 }
 
-type Row = ReturnType<typeof rowOf>;
+type Row = Omit<ReturnType<typeof rowOf>, 'statistics'> & { statistics: Statistics | null };
 
-function showFigures({ values }: Row, statistics: Statistics | null): void {
+function showFigures({ values, statistics }: Row): void {
   const tiles = figures.map(({ name, label, of, format }) => {
     const value = statistics === null ? Number.NaN : of(statistics);
     return make('div', {}, numberIn('dd', { 'data-race': name }, value, format), make('dt', {}, label));

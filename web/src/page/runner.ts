@@ -1,7 +1,7 @@
 // Runs a generation and shows it while it is written.
 
 import { willBeAhead } from '../outrider/index.js';
-import type { Choices, GenerateOptions, Generation, Link, Mode } from '../outrider/index.js';
+import type { Choices, GenerateOptions, Generation, Guess, Link, Mode } from '../outrider/index.js';
 import type { NumberOption, Outrider, Prompt, Round, Summary } from '../outrider/index.js';
 import type { BreakEvenView } from './break-even-view.js';
 import { carriedOn } from './carried.js';
@@ -16,6 +16,7 @@ import type { PredictionView } from './prediction-view.js';
 import { sameLink } from './prediction.js';
 import type { RunsView } from './runs-view.js';
 import { endSentence, sentenceFor } from './sentences.js';
+import { Paced } from './paced.js';
 import { complain, remark, report, setFinish, setState } from './stage.js';
 import { forget, keep } from './suspended.js';
 import type { Kept } from './suspended.js';
@@ -53,6 +54,9 @@ export interface Showing {
 
 /** Time without a round after which the page says that it waits for the server. */
 const PATIENCE_MS = 8_000;
+
+/** Least time between two drawings. Each token drawn by itself would take a core that the models need. */
+const DRAW_EVERY_MS = 80;
 
 /** Runs one generation at a time. */
 export class Runner {
@@ -136,6 +140,26 @@ export class Runner {
       evidence: task.evidence ?? false,
     };
     const shown: Round[] = [];
+    let [drawn, guess]: [number, Guess | null] = [0, null];
+    const draw = (): void => {
+      const rounds = shown.slice(drawn);
+      drawn = shown.length;
+      text.guess(guess);
+      const last = rounds.at(-1);
+      if (!last) return;
+      keep(this.#generation?.suspend() ?? null, last.statistics);
+      text.add(rounds);
+      counters.show(last.statistics, mode, chosen);
+      picture.show(last);
+      for (const round of rounds) {
+        onRound(round);
+        timeline.add(round);
+        uplink.add(round);
+        if (mode === 'speculative') prediction.add(round);
+      }
+      if (uplink.complaint !== null) remark(uplink.complaint);
+    };
+    const drawings = new Paced(draw, DRAW_EVERY_MS);
     try {
       const generation = before ? outrider.resume(before.generation) : outrider.generate(task.prompt, options);
       this.#generation = generation;
@@ -143,7 +167,8 @@ export class Runner {
       report(progress());
       renewPatience();
       for await (const event of generation.events()) {
-        text.guess(event.guess);
+        guess = event.guess;
+        drawings.soon();
         if (event.type === 'guess') continue;
         const { round } = event;
         renewPatience();
@@ -151,18 +176,9 @@ export class Runner {
         // Counts of an earlier page belong to the same text; its tokens come first, without statistics.
         const isBefore = before !== null && shown.length === 0;
         const statistics = isBefore ? before.statistics : carriedOn(before?.statistics ?? null, round.statistics);
-        const whole = { ...round, statistics };
-        shown.push(whole);
-        keep(generation.suspend(), statistics);
-        text.add(whole);
-        onRound(whole);
-        counters.show(statistics, mode, chosen);
-        picture.show(whole);
-        timeline.add(whole);
-        uplink.add(whole);
-        if (uplink.complaint !== null) remark(uplink.complaint);
-        if (mode === 'speculative') prediction.add(whole);
+        shown.push({ ...round, statistics });
       }
+      drawings.now();
       const summary = carriedOn(before?.statistics ?? null, await generation.summary);
       if (summary.tokens > 0) counters.show(summary, mode, chosen);
       const isSteady = changes === this.#changes && sameLink(link, this.#link());
@@ -193,6 +209,7 @@ export class Runner {
       setState('failed', true);
       return null;
     } finally {
+      drawings.now();
       forget();
       clearTimeout(impatient);
       text.end();

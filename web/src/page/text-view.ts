@@ -1,4 +1,4 @@
-import type { Guess, Origin, Prompt, Round } from '../outrider/index.js';
+import type { Guess, Origin, Prompt, Round, Token } from '../outrider/index.js';
 import { said } from './conversation.js';
 import { element, make } from './elements.js';
 import { origins } from './origins.js';
@@ -91,30 +91,34 @@ export class TextView {
     if (follows) this.#output.scrollTop = this.#output.scrollHeight;
   }
 
-  add(round: Round): void {
+  /** Adds rounds at once: each measuring of the page's layout takes as long as many tokens. */
+  add(rounds: readonly Round[]): void {
     const follows = atEnd(this.#output);
-    this.#answers += 1;
-    for (const token of round.tokens) {
-      const { origin } = token;
-      // Blanks stay outside of the underline, so that its gaps show where tokens begin.
-      const word = token.text.trimStart();
-      const blanks = token.text.slice(0, token.text.length - word.length);
-      const span = make('span', { class: 'token', tabindex: '-1' }, blanks, make('span', {}, word));
-      span.dataset['tokenId'] = String(token.id);
-      span.dataset['origin'] = origin;
-      this.#facts.set(span, { token, round, answer: this.#answers });
-      this.#guesses.before(span);
-      this.#tallies[origin] += 1;
-      const count = this.#rows.get(origin)?.count;
-      if (count) count.textContent = String(this.#tallies[origin]);
+    for (const round of rounds) {
+      this.#answers += 1;
+      this.#guesses.before(...round.tokens.map((token) => this.#span(token, round)));
+      const cells = cellsOf(round).map((cell) => make('i', { class: 'cell', 'data-cell': cell }));
+      this.#strip.append(make('span', { class: 'round' }, ...cells));
+      if (this.#strip.childElementCount > SHOWN_ROUNDS) this.#strip.firstElementChild?.remove();
+    }
+    for (const [origin, { count }] of this.#rows) {
+      if (this.#tallies[origin] > 0) count.textContent = String(this.#tallies[origin]);
     }
     // A reader who has scrolled up stays there.
     if (follows) this.#output.scrollTop = this.#output.scrollHeight;
-
-    const cells = cellsOf(round).map((cell) => make('i', { class: 'cell', 'data-cell': cell }));
-    this.#strip.append(make('span', { class: 'round' }, ...cells));
-    if (this.#strip.childElementCount > SHOWN_ROUNDS) this.#strip.firstElementChild?.remove();
     this.#strip.scrollLeft = this.#strip.scrollWidth;
+  }
+
+  #span(token: Token, round: Round): HTMLElement {
+    // Blanks stay outside of the underline, so that its gaps show where tokens begin.
+    const word = token.text.trimStart();
+    const blanks = token.text.slice(0, token.text.length - word.length);
+    const span = make('span', { class: 'token', tabindex: '-1' }, blanks, make('span', {}, word));
+    span.dataset['tokenId'] = String(token.id);
+    span.dataset['origin'] = token.origin;
+    this.#facts.set(span, { token, round, answer: this.#answers });
+    this.#tallies[token.origin] += 1;
+    return span;
   }
 
   end(): void {

@@ -71,6 +71,20 @@ fn what_is_slower_rests_and_is_tried_again() {
     assert!(counts[ALONE] > 3600 && counts[1..].iter().sum::<usize>() >= 60, "{counts:?}");
 }
 
+/// The target wrote a text alone before, faster than the passes that it makes beside an edge on its own machine: guesses
+/// that slow it down rest sooner than where that has to be found out.
+#[test]
+fn a_text_that_was_written_alone_is_remembered() {
+    let takes = [6, 9, 9, 9].map(|ms| ms * MS);
+    let unknown = text(&mut AheadController::new(None), 160, MS, takes);
+    let mut pace = AheadController::new(None);
+    pace.observe(Observation::WrittenAlone { tokens: 128, passes: 128, took: 128 * 6 * MS });
+    let known = text(&mut pace, 160, MS, takes);
+    assert!(known[ALONE] > unknown[ALONE] + 30, "{known:?} {unknown:?}");
+    pace.observe(Observation::WrittenAlone { tokens: 0, passes: 0, took: MS });
+    assert!(pace.alone().is_finite());
+}
+
 /// Whichever is the fastest, and whatever the others promise.
 #[test]
 fn the_fastest_way_is_found_and_kept() {

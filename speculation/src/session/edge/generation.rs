@@ -21,7 +21,11 @@ use super::{
     settings::{self, Ends, Mode, Settings},
     text::Text,
 };
-use crate::{Choice, Chosen, Forward, TopK, judge::Verification};
+use crate::{
+    Choice, Chosen, Forward, TopK,
+    control::{ahead::AheadController, observation::Observation},
+    judge::Verification,
+};
 
 /// A generation under way.
 #[derive(Debug)]
@@ -39,7 +43,17 @@ enum Writer {
     /// The target, and the edge drafts ahead of it.
     Ahead(Box<Guessing>),
     /// The target, without drafts.
-    Target,
+    Target(Stream),
+}
+
+/// Times of a text that comes from the target alone.
+#[derive(Debug, Default)]
+struct Stream {
+    /// Times of the first tokens and of the last.
+    came: Option<(Duration, Duration)>,
+    /// Tokens after the first ones, and the frames that they came in.
+    tokens: usize,
+    frames: usize,
 }
 
 /// The rest of a generation whose server has forgotten it.
@@ -79,7 +93,10 @@ impl Generation {
             }
             // It has been resolved.
             Mode::Auto(_) | Mode::CloudOnly => {
-                return Ok((Self { number, text, writer: Writer::Target }, Frame::Generate(request)));
+                return Ok((
+                    Self { number, text, writer: Writer::Target(Stream::default()) },
+                    Frame::Generate(request),
+                ));
             }
         };
         let drafter = Drafter::new(speculation, settings, ends.draft.vocab_size, text.ids(), &lessons.thresholds)?;
@@ -154,7 +171,7 @@ impl Generation {
         match &mut self.writer {
             Writer::Rounds(drafting) => drafting.resent(now),
             Writer::Ahead(guessing) => guessing.resumed(),
-            Writer::Target => {}
+            Writer::Target(stream) => *stream = Stream::default(),
         }
     }
 
@@ -168,7 +185,7 @@ impl Generation {
         match &self.writer {
             Writer::Rounds(drafting) => drafting.is_ahead(),
             Writer::Ahead(guessing) => guessing.is_ahead(&self.text),
-            Writer::Target => false,
+            Writer::Target(_) => false,
         }
     }
 
@@ -182,7 +199,7 @@ impl Generation {
         match &mut self.writer {
             Writer::Rounds(drafting) => drafting.next_step(&mut self.text, now),
             Writer::Ahead(guessing) => guessing.next_step(&self.text, now),
-            Writer::Target => None,
+            Writer::Target(_) => None,
         }
     }
 
@@ -197,7 +214,7 @@ impl Generation {
         match &mut self.writer {
             Writer::Rounds(drafting) => drafting.handle_logits(row, books, now),
             Writer::Ahead(guessing) => guessing.handle_logits(row, books, now),
-            Writer::Target => Ok(Reaction::Wait),
+            Writer::Target(_) => Ok(Reaction::Wait),
         }
     }
 
@@ -206,7 +223,7 @@ impl Generation {
         match &self.writer {
             Writer::Rounds(drafting) => drafting.choice(&self.text),
             Writer::Ahead(guessing) => guessing.choice(&self.text),
-            Writer::Target => None,
+            Writer::Target(_) => None,
         }
     }
 
@@ -226,7 +243,7 @@ impl Generation {
         match &mut self.writer {
             Writer::Rounds(drafting) => drafting.handle_chosen(chosen, books.text),
             Writer::Ahead(guessing) => guessing.handle_chosen(chosen, books, now),
-            Writer::Target => Ok(Reaction::Wait),
+            Writer::Target(_) => Ok(Reaction::Wait),
         }
     }
 
@@ -281,12 +298,37 @@ impl Generation {
                         drafting.streamed(id, books.ledger, received.at);
                     }
                 }
+                if let Writer::Target(stream) = writer {
+                    stream.wrote(ids.len(), received.at);
+                }
                 books.ledger.wrote(ids.len(), received.at);
                 let tokens = ids.iter().map(|&id| (id, Origin::Cloud)).collect();
                 Committed { tokens, evidence: Vec::new(), round: None }
             }
         };
         Ok(Reaction::Commit { committed, finish, tell: false })
+    }
+}
+
+impl Stream {
+    fn wrote(&mut self, tokens: usize, now: Duration) {
+        if let Some((_, last)) = &mut self.came {
+            *last = now;
+            self.tokens += tokens;
+            self.frames += 1;
+        } else {
+            self.came = Some((now, now));
+        }
+    }
+
+    /// Passes on the target's speed without guesses: beside an edge on the same machine it shows in no other way.
+    fn teach(self, lessons: &mut Lessons) {
+        let Self { came: Some((first, last)), tokens, frames } = self else { return };
+        let took = last.saturating_sub(first);
+        if tokens > 0 && !took.is_zero() {
+            let controller = lessons.ahead.get_or_insert_with(|| AheadController::new(None));
+            controller.observe(Observation::WrittenAlone { tokens, passes: frames, took });
+        }
     }
 }
 
@@ -299,7 +341,7 @@ impl Writer {
         match self {
             Self::Rounds(drafting) => drafting.teach(lessons),
             Self::Ahead(guessing) => guessing.teach(lessons),
-            Self::Target => {}
+            Self::Target(stream) => stream.teach(lessons),
         }
     }
 }
