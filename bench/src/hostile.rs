@@ -10,7 +10,7 @@
 
 mod attacks;
 mod report;
-mod stranger;
+pub mod stranger;
 
 use std::{
     path::PathBuf,

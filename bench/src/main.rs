@@ -23,6 +23,7 @@ mod samples;
 mod schemes;
 mod serve;
 mod shapes;
+mod soak;
 mod sweep_memory;
 #[cfg(test)]
 mod tests;
@@ -47,6 +48,7 @@ fn main() -> Result<(), Failure> {
         "published" => published::run(arguments),
         "schemes" => schemes::run(arguments),
         "serve" => serve::run(arguments),
+        "soak" => soak::run(arguments),
         _ => Err(format!("there is no measurement called {name}").into()),
     }
 }

@@ -71,6 +71,8 @@ enum Bench {
     Schemes,
     /// One server with up to 256 sessions at a time, then with 1000 of which 50 are active; five minutes
     Serve,
+    /// The server's memory under fifty mixed clients; ten minutes, quick half of one
+    Soak,
 }
 
 /// Measures, prints tables and leaves them in target/bench.
@@ -88,7 +90,7 @@ pub fn run(workspace: &Workspace, &BenchOptions { bench, form }: &BenchOptions) 
         Bench::Link => run.link(),
         Bench::Native => run.native(),
         Bench::Page => run.visits(),
-        Bench::Hostile | Bench::Serve => run.serving(),
+        Bench::Hostile | Bench::Serve | Bench::Soak => run.serving(),
         Bench::Context | Bench::Guesses | Bench::Schemes => run.program(&[]),
     }
 }
