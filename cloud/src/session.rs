@@ -53,9 +53,9 @@ impl Default for Limits {
     }
 }
 
-/// Tracing span of a session: its number and the address of the peer.
-pub(crate) fn span(slot: &TargetSlot, peer: IpAddr) -> Span {
-    tracing::info_span!("session", id = slot.id(), %peer)
+/// Tracing span of a session: its number, the name of its model and the address of the peer.
+pub(crate) fn span(slot: &TargetSlot, model: &str, peer: IpAddr) -> Span {
+    tracing::info_span!("session", id = slot.id(), model, %peer)
 }
 
 /// Size of a frame, in bytes, up to which decoding is expected to be quick: rounds of the usual schemes are smaller.
@@ -87,6 +87,8 @@ async fn draft(drafter: Option<Drafter>, slot: &TargetSlot, wanted: OwnDrafts) -
 /// Parts of a server that all its sessions share.
 #[derive(Debug, Clone)]
 pub struct Host {
+    /// Name of the model.
+    pub model: String,
     /// Target that runs the sessions' passes.
     pub engine: Target,
     /// Open sessions, which can be resumed.
@@ -154,8 +156,8 @@ impl Host {
             return wire.refuse(ErrorCode::ServerFull, FULL, limits.write).await;
         };
         entry.bill(bill);
-        let Self { target, stopping, .. } = self;
-        let span = span(&slot, peer);
+        let Self { model, target, stopping, .. } = self;
+        let span = span(&slot, &model, peer);
         run(entry, slot, target, limits, wire.with_first(first), stopping).instrument(span).await;
     }
 

@@ -116,9 +116,9 @@ impl Shared {
 
     /// Parts of the server that the sessions of a model share, with these limits for a session.
     pub(crate) fn host(&self, model: &Served, limits: Limits) -> Host {
-        let (engine, target) = (model.engine.clone(), model.target.clone());
+        let (name, engine, target) = (model.name.clone(), model.engine.clone(), model.target.clone());
         let (sessions, stopping) = (self.state.sessions.clone(), self.state.stopping.clone());
-        Host { engine, sessions, target, limits, key: None, stopping }
+        Host { model: name, engine, sessions, target, limits, key: None, stopping }
     }
 
     /// Time limits and permissions of a session of this client.

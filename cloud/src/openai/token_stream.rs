@@ -140,7 +140,7 @@ impl TokenStream {
                 }
                 (Some(_), TargetSlot::Gateway(_)) => return Err(no_probabilities()),
             };
-            let span = session::span(&slot, client);
+            let span = session::span(&slot, &served.name, client);
             let lane = Lane {
                 slot,
                 _entry: entry,
