@@ -63,7 +63,7 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
 }
 
 async fn unknown(method: Method, uri: Uri) -> ApiError {
-    let text = format!("There is no {method} {} on this server; README.md lists the endpoints.", uri.path());
+    let text = format!("There is no {method} {} on this server; docs/deploying.md lists the endpoints.", uri.path());
     ApiError::new(StatusCode::NOT_FOUND, "invalid_request_error", text).code("unknown_url")
 }
 
