@@ -255,10 +255,10 @@ export interface Edge {
   /** The text of ids; special tokens give none. */
   detokenize(ids: Uint32Array): string;
   stop(): void;
-  /** Says that the network may have changed: a silent connection counts as lost sooner. */
   /** Adds a text in which guesses are looked up, in place of one of the same name. */
   add_context(name: string, text: string): void;
   remove_context(name: string): void;
+  /** Says that the connection may be dead: for a second its silence is borne, once. */
   network_changed(): void;
   close(): void;
 }

@@ -64,6 +64,8 @@ export class EdgeHost {
   #connected = false;
   /** The time of its last use, in milliseconds since 1970: other clocks may rest while the machine sleeps. */
   #usedAt = 0;
+  /** The time from the last request to its first tokens, in milliseconds, if its connection held. */
+  #answeredAfterMs = 0;
   /** The attempt in progress, which the next generation takes over from a stopped one. */
   #connecting: Promise<SessionInfo> | null = null;
   /** The running generation, and a way to cancel it before it has entered the engine. */
@@ -205,15 +207,20 @@ export class EdgeHost {
         post({ type: 'reconnected', session });
       }
       running.inEngine = true;
+      let began: number | null = performance.now();
       return edge.generate(
         request,
         continuation,
         (round) => {
           rounds += 1;
-          guesses.clear();
-          post({ type: 'round', id, round });
+          if (began !== null) this.#answeredAfterMs = performance.now() - began;
+          began = null;
+          post({ type: 'round', id, round: guesses.round(round) });
         },
-        (event) => post({ type: 'line', id, event }),
+        (event) => {
+          if (event.state === 'reconnecting') began = null;
+          post({ type: 'line', id, event });
+        },
         (guess) => guesses.guess(guess),
       );
     };
@@ -224,6 +231,9 @@ export class EdgeHost {
         edge.close();
         this.#connected = false;
       }
+      const idleMs = Date.now() - this.#usedAt;
+      // A slow server would be taken for a dead connection.
+      if (this.#connected && idleMs >= IDLE_MS && this.#answeredAfterMs <= QUICK_MS) edge.network_changed();
       const wasConnected = this.#connected;
       const summary = await attempt().catch((error: unknown) => {
         // A connection that died while idle is noticed only now. Nothing was generated, so nothing can repeat.
@@ -366,6 +376,15 @@ class DraftSink implements Sink {
 
 /** Longest idle time of a connection, below the five minutes that `outrider serve` allows by default. */
 const LONGEST_IDLE_MS = 240_000;
+
+/**
+ * Idle time of a connection, in milliseconds, after which its next answer is awaited for a second only: a browser cannot
+ * ping a server.
+ */
+const IDLE_MS = 15_000;
+
+/** Longest time of the last answer, in milliseconds, for which a second is enough for the next. */
+const QUICK_MS = 500;
 
 /** Errors after which the session continues; after any other the next generation opens a new one. */
 const refusals: readonly OutriderErrorCode[] = ['prompt-too-long', 'invalid-parameters'];
