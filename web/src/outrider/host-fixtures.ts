@@ -33,7 +33,18 @@ export async function loaded(
     sink.push(new Uint8Array([1, 2, 3]));
   },
   chat: Uint8Array | null = null,
-  { wanted = 'wasm', gpu = null }: { wanted?: EngineRequest['engine']; gpu?: GpuHandle | Error | null } = {},
+  {
+    wanted = 'wasm',
+    gpu = null,
+    offline = false,
+    welcome = null,
+  }: {
+    wanted?: EngineRequest['engine'];
+    gpu?: GpuHandle | Error | null;
+    offline?: boolean;
+    /** The Welcome that an earlier visit has kept. */
+    welcome?: Uint8Array | null;
+  } = {},
 ) {
   const posts: FromWorker[] = [];
   const connect = vi.fn<Edge['connect']>(() => Promise.resolve(session));
@@ -48,6 +59,8 @@ export async function loaded(
       heads: noHeads,
     }),
     connect,
+    connect_later: vi.fn(() => session),
+    welcome: () => new Uint8Array([7]),
     set_link: vi.fn(),
     generate: () => Promise.resolve(done),
     tokenize: (prompt) => Uint32Array.of(prompt.length),
@@ -85,6 +98,7 @@ export async function loaded(
       this.chunks.push([...chunk]);
     }
   }
+  const [keepWelcome, allowOffline] = [vi.fn(), vi.fn()];
   const host = new EdgeHost({
     post: (message) => posts.push(message),
     exit,
@@ -98,6 +112,9 @@ export async function loaded(
     download: () => Promise.resolve(new Uint8Array()),
     downloadInto,
     downloadOptional: (url: string) => Promise.resolve({ h: heads, c: chat }[url] ?? null),
+    keepWelcome,
+    keptWelcome: () => Promise.resolve(welcome),
+    allowOffline,
   });
   const sources = {
     draft: 'd',
@@ -114,11 +131,12 @@ export async function loaded(
     sources,
     link: openLink,
     connectTimeoutMs: 50,
+    offline,
     claim,
   });
   host.receive({ type: 'context', id: 'early', text: 'before' });
   await vi.waitFor(() => expect(posts.at(-1)?.type).toMatch(/^load/));
-  return { host, posts, edge, connect, exit, finish, loaders, sources, ignoreSettings };
+  return { host, posts, edge, connect, exit, finish, loaders, sources, ignoreSettings, keepWelcome, allowOffline };
 }
 
 export const answer = (posts: FromWorker[]) =>

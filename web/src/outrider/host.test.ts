@@ -97,6 +97,7 @@ test('a draft and a tokenizer may be files of the user', async () => {
     engine: { engine: 'wasm', build: 'auto', threads: 1, addresses },
     link: openLink,
     connectTimeoutMs: 1000,
+    offline: false,
     claim: null,
   } as const;
   host.receive({ type: 'load', ...options, sources: files });
