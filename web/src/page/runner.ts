@@ -1,7 +1,7 @@
 // Runs a generation and shows it while it is written.
 
 import { willBeAhead } from '../outrider/index.js';
-import type { Choices, GenerateOptions, Generation, Link, Mode } from '../outrider/index.js';
+import type { Choices, GenerateOptions, Generation, Guess, Link, Mode } from '../outrider/index.js';
 import type { NumberOption, Outrider, Prompt, Round, Summary } from '../outrider/index.js';
 import type { BreakEvenView } from './break-even-view.js';
 import { carriedOn } from './carried.js';
@@ -90,6 +90,7 @@ export class Runner {
   /**
    * Runs a task in all views.
    * @param before a generation to resume instead of a new one
+   * @param onGuess takes the guesses after the confirmed text, or null
    * @returns null if it failed
    */
   async run(
@@ -97,6 +98,7 @@ export class Runner {
     task: Task,
     onRound: (round: Round) => void = () => {},
     before: Kept | null = null,
+    onGuess: (guess: Guess | null) => void = () => {},
   ): Promise<Summary | null> {
     const { text, counters, uplink, prediction, picture, timeline, runs } = this.#showing;
     const { mode, values, policies, counts = true } = task;
@@ -116,10 +118,11 @@ export class Runner {
     const { ownDraws } = outrider.session;
     showGuarantee(element('guarantee', HTMLElement), guaranteeOf(policies, ahead, ownDraws), true);
     let impatient: ReturnType<typeof setTimeout> | undefined;
+    let isOffline = false;
     const renewPatience = (): void => {
       clearTimeout(impatient);
       impatient = setTimeout(() => {
-        report(`No answer from the server for ${PATIENCE_MS / 1000} s. Keep waiting, or press Stop.`);
+        if (!isOffline) report(`No answer from the server for ${PATIENCE_MS / 1000} s. Keep waiting, or press Stop.`);
       }, PATIENCE_MS);
     };
     const progress = (): string => {
@@ -144,6 +147,8 @@ export class Runner {
       renewPatience();
       for await (const event of generation.events()) {
         text.guess(event.guess);
+        onGuess(event.guess);
+        isOffline = event.guess?.offline ?? false;
         if (event.type === 'guess') continue;
         const { round } = event;
         renewPatience();
