@@ -4,6 +4,7 @@ use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 
 use futures_channel::{mpsc::UnboundedSender, oneshot};
 use futures_util::FutureExt;
+use outrider_codec::frame::{Frame, Ticket, Welcome};
 use outrider_models::{ChatTemplate, Tokenizer};
 use outrider_speculation::{
     draft::{Heads, Passages},
@@ -17,7 +18,7 @@ use wasm_bindgen::prelude::*;
 use crate::{
     draft::{CachedDraft, Draft},
     error::Failure,
-    link::Links,
+    link::{LinkedSocket, Links},
     options::{
         ConnectionEvent, Continuation, DraftModel, GenerateEvent, GenerateRequest, GuessEvent, HeadsInfo, LinkOptions,
         SavedObject, ServerInfo, Start, Summary, to_js,
@@ -85,6 +86,40 @@ impl Edge {
             other => other.into(),
         })?;
         let info = connection.session().server().map(ServerInfo::from);
+        *self.connection.borrow_mut() = Some(connection);
+        Ok(to_js(&info)?)
+    }
+
+    /// The server's last Welcome for [`connect_later`](Self::connect_later), without the session's secret; undefined
+    /// before the first.
+    #[must_use]
+    pub fn welcome(&self) -> Option<Vec<u8>> {
+        let connection = self.connection.borrow();
+        let welcome = connection.as_ref()?.session().server()?.clone();
+        Some(Frame::Welcome(Welcome { ticket: Ticket::default(), ..welcome }).encode())
+    }
+
+    /// Begins a session with a server that cannot be reached now, on the terms of an earlier Welcome: the next generation
+    /// connects, and guesses meanwhile. Takes and resolves to what [`connect`](Self::connect) does.
+    pub fn connect_later(
+        &self,
+        url: &str,
+        token: Option<js_sys::Function>,
+        claim: JsValue,
+        welcome: &[u8],
+    ) -> Result<JsValue, JsValue> {
+        self.close();
+        let Ok(Frame::Welcome(welcome)) = Frame::decode(welcome) else {
+            let why = "the kept answer of the server is of another version of this page";
+            return Err(Failure::new("connection-failed", why).into());
+        };
+        let info = ServerInfo::from(&welcome);
+        let session =
+            EdgeSession::absent(self.draft_info(), welcome, SavedObject::from_js(claim)?).map_err(Failure::from)?;
+        let (browser, change) = Browser::new(url, token, self.links.clone())?;
+        *self.change.borrow_mut() = Some(change);
+        let socket = LinkedSocket::closed(self.links.clone());
+        let connection = Connection::new(session, browser, socket, CachedDraft::new(self.draft.clone()));
         *self.connection.borrow_mut() = Some(connection);
         Ok(to_js(&info)?)
     }

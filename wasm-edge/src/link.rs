@@ -84,6 +84,12 @@ impl LinkedSocket {
         spawn_local(stamp(stream, arrivals, links.clone()));
         Ok(Self { links, outgoing, incoming, sent_at: Duration::ZERO, under_way: None })
     }
+
+    /// A socket whose connection is gone already.
+    pub fn closed(links: Links) -> Self {
+        let ((outgoing, _), (_, incoming)) = (unbounded(), unbounded());
+        Self { links, outgoing, incoming, sent_at: Duration::ZERO, under_way: None }
+    }
 }
 
 impl Socket for LinkedSocket {

@@ -8,6 +8,7 @@
 //!
 //! | file | what it is |
 //! |---|---|
+//! | `begin` | the first state of a session: new, resumed, or without its server |
 //! | `connection` | the handshake, and the frames that the server has yet to answer |
 //! | `generation` | one generation: its text, and the end that writes it |
 //! | `text` | prompt and committed tokens, and where they end |
@@ -29,6 +30,7 @@ use outrider_codec::frame::{ErrorCode, ErrorFrame, Frame, Hello, Welcome};
 use crate::{Chosen, Forward, draft::Passages, study::statistics::Statistics};
 
 mod ahead_record;
+mod begin;
 mod candidates;
 mod connection;
 mod drafter;
@@ -68,7 +70,7 @@ pub use settings::{Ahead, DraftInfo, Mode, Settings, Speculation};
 /// # Order of calls
 ///
 /// 1. [`new`](Self::new); the session has Hello to send. [`returning`](Self::returning) where it was
-///    [saved](Self::saved).
+///    [saved](Self::saved), and [`absent`](Self::absent) where the server cannot be reached.
 /// 2. [`poll`](Self::poll) until it gives `None`, doing what it says:
 ///    - [`Send`](EdgeOutput::Send): send these bytes as one message.
 ///    - [`Forward`](EdgeOutput::Forward): run the draft model and call [`handle_logits`](Self::handle_logits) with each
@@ -104,34 +106,6 @@ pub struct EdgeSession {
 }
 
 impl EdgeSession {
-    /// A session of a draft model, about to say Hello.
-    pub fn new(draft: DraftInfo) -> Self {
-        Self::begun(draft, Connection::new(None, 0), 0)
-    }
-
-    /// A session whose state was lost but for what was [saved](Self::saved): about to say Resume. When it is
-    /// [idle](Self::is_idle), the generation is cancelled; its text may be the prompt of the next.
-    pub fn returning(draft: DraftInfo, saved: SavedSession) -> Self {
-        let SavedSession { ticket, attempts, generation } = saved;
-        Self::begun(draft, Connection::new(Some(ticket), attempts), generation)
-    }
-
-    fn begun(draft: DraftInfo, connection: Connection, last_generation: u32) -> Self {
-        let mut session = Self {
-            draft,
-            server: None,
-            connection,
-            closed: false,
-            last_generation,
-            generation: None,
-            settings: None,
-            lessons: Lessons::default(),
-            ledger: Ledger::default(),
-        };
-        session.reconnected();
-        session
-    }
-
     /// True if a generation may start.
     pub fn is_idle(&self) -> bool {
         self.server.is_some() && self.generation.is_none() && !self.closed

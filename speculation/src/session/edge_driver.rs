@@ -203,9 +203,24 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
     /// Begins a session with the handshake over a first connection. A server that does not know a session that was
     /// saved is asked for a new one.
     pub async fn open(session: EdgeSession, platform: P, socket: P::Socket, draft: D) -> Result<Self, Failure<P, D>> {
+        let mut driver = Self::new(session, platform, socket, draft);
+        let mut nobody = User { stop: Some(pin!(pending())), tell: |_: &EdgeSession, _| {} };
+        loop {
+            match driver.next_event(&mut nobody).await? {
+                Event::Connected(_) => break,
+                Event::Closed(reason) => return Err(reason.map_or(DriveError::Lost, DriveError::Closed)),
+                _ => {}
+            }
+        }
+        driver.failed = 0;
+        Ok(driver)
+    }
+
+    /// A driver of a session that [begins without its server](EdgeSession::absent): the first generation connects.
+    pub fn new(session: EdgeSession, platform: P, socket: P::Socket, draft: D) -> Self {
         let (retry, failed, interruption, turned) = (Retry::NEVER, 0, None, None);
         let (silent_since, stalls) = (platform.now(), 0);
-        let mut driver = Self {
+        Self {
             session,
             platform,
             socket,
@@ -217,17 +232,7 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
             turned,
             silent_since,
             stalls,
-        };
-        let mut nobody = User { stop: Some(pin!(pending())), tell: |_: &EdgeSession, _| {} };
-        loop {
-            match driver.next_event(&mut nobody).await? {
-                Event::Connected(_) => break,
-                Event::Closed(reason) => return Err(reason.map_or(DriveError::Lost, DriveError::Closed)),
-                _ => {}
-            }
         }
-        driver.failed = 0;
-        Ok(driver)
     }
 
     /// Sets how often to connect again from now on when the connection is lost. At first it never does.

@@ -242,6 +242,18 @@ export interface Edge {
   info(): DraftInfo;
   /** Opens a session; each of its connections asks for a bearer token, if there is one. */
   connect(url: string, token: (() => Promise<string>) | undefined, claim: Claim | null): Promise<SessionInfo>;
+  /**
+   * Begins a session with a server that cannot be reached now, on the terms of an earlier Welcome: the next generation
+   * connects, and guesses meanwhile.
+   */
+  connect_later(
+    url: string,
+    token: (() => Promise<string>) | undefined,
+    claim: Claim | null,
+    welcome: Uint8Array,
+  ): SessionInfo;
+  /** The server's last Welcome, without the session's secret. */
+  welcome(): Uint8Array | undefined;
   set_link(link: Link): void;
   generate(
     request: GenerateRequest,
@@ -255,10 +267,10 @@ export interface Edge {
   /** The text of ids; special tokens give none. */
   detokenize(ids: Uint32Array): string;
   stop(): void;
-  /** Says that the network may have changed: a silent connection counts as lost sooner. */
   /** Adds a text in which guesses are looked up, in place of one of the same name. */
   add_context(name: string, text: string): void;
   remove_context(name: string): void;
+  /** Says that the connection may be dead: for a second its silence is borne, once. */
   network_changed(): void;
   close(): void;
 }

@@ -1,126 +1,22 @@
 import { expect, test, vi } from 'vitest';
 import type { EngineRequest } from './builds.js';
 import type { Sink } from './download.js';
-import type { Edge, GenerateRequest, GpuHandle, Round, Summary } from './edge.js';
+import type { Edge, GpuHandle, Round, Summary } from './edge.js';
 import { emptySummary } from './generation.js';
 import { addresses, session } from './fixtures.js';
-import { EdgeHost } from './host.js';
-import type { FromWorker } from './messages.js';
-import { resolveRequest, openLink } from './options.js';
-import { generationRanges } from './tables.js';
-
-const noHeads = { gate: false, stop: false };
-const request: GenerateRequest = resolveRequest('p', {}, generationRanges, noHeads);
-const claim = { session: '01', secret: '02', attempts: 0, generation: 1 };
-const continuation = { attempts: 3, stallMs: 5000, committed: [], guessesFrom: 0.8, offlineTokens: 64 };
-const round: Round = { tokens: [{ id: 1, text: 'a', origin: 'accepted' }], statistics: emptySummary, round: null };
-const done: Summary = { ...emptySummary, finish: 'length' };
-const engineInfo = { build: 'simd128' as const, threads: 1, failed: [] };
-const coded = (code: string) => Object.assign(new Error(code), { code });
-
-/** A host around a fake engine, loaded; `posts` without the progress. */
-async function loaded(
-  engine: Partial<Edge>,
-  heads: Uint8Array | null = null,
-  downloadInto = async (_: string, sink: Sink) => {
-    await sink.begin(3);
-    sink.push(new Uint8Array([1, 2, 3]));
-  },
-  chat: Uint8Array | null = null,
-  { wanted = 'wasm', gpu = null }: { wanted?: EngineRequest['engine']; gpu?: GpuHandle | Error | null } = {},
-) {
-  const posts: FromWorker[] = [];
-  const connect = vi.fn<Edge['connect']>(() => Promise.resolve(session));
-  const edge: Edge = {
-    info: () => ({
-      engine: 'wasm',
-      declined: null,
-      vocabSize: 4096,
-      contextLength: 512,
-      weightBytes: 1,
-      memoryBytes: 2,
-      heads: noHeads,
-    }),
-    connect,
-    set_link: vi.fn(),
-    generate: () => Promise.resolve(done),
-    tokenize: (prompt) => Uint32Array.of(prompt.length),
-    detokenize: (ids) => `${ids.length} ids`,
-    stop: vi.fn(),
-    network_changed: vi.fn(),
-    add_context: vi.fn(),
-    remove_context: vi.fn(),
-    close: vi.fn(),
-    ...engine,
-  };
-  const exit = vi.fn();
-  const finish = vi.fn((..._: unknown[]) => Promise.resolve(edge));
-  const loaders: { on: string; totalBytes: number | undefined; chunks: number[][]; free: () => void }[] = [];
-  const ignoreSettings = vi.fn();
-  class EdgeLoader {
-    on = 'processor';
-    totalBytes: number | undefined;
-    chunks: number[][] = [];
-    free = vi.fn();
-    finish = finish;
-    ignore_settings = ignoreSettings;
-
-    constructor(totalBytes?: number) {
-      this.totalBytes = totalBytes;
-      loaders.push(this);
-    }
-
-    static on_gpu(totalBytes: number | undefined, { name }: GpuHandle, always: boolean): EdgeLoader {
-      return Object.assign(new EdgeLoader(totalBytes), { on: `${name}${always ? ', always' : ''}` });
-    }
-
-    push(chunk: Uint8Array): void {
-      if (chunk[0] === 0) throw coded('corrupt-model');
-      this.chunks.push([...chunk]);
-    }
-  }
-  const host = new EdgeHost({
-    post: (message) => posts.push(message),
-    exit,
-    hasWebGpu: gpu !== null,
-    loadEngine: () =>
-      Promise.resolve({
-        EdgeLoader,
-        GpuHandle: { open: () => (gpu instanceof Error ? Promise.reject(gpu) : Promise.resolve(gpu!)) },
-        info: engineInfo,
-      }),
-    download: () => Promise.resolve(new Uint8Array()),
-    downloadInto,
-    downloadOptional: (url: string) => Promise.resolve({ h: heads, c: chat }[url] ?? null),
-  });
-  const sources = {
-    draft: 'd',
-    tokenizer: 't',
-    heads: 'h',
-    chat: 'c',
-    session: 'ws://s',
-    wantsToken: true,
-    ignoreSettings: ['k'],
-  };
-  host.receive({
-    type: 'load',
-    engine: { engine: wanted, build: 'auto', threads: 1, addresses },
-    sources,
-    link: openLink,
-    connectTimeoutMs: 50,
-    claim,
-  });
-  host.receive({ type: 'context', id: 'early', text: 'before' });
-  await vi.waitFor(() => expect(posts.at(-1)?.type).toMatch(/^load/));
-  return { host, posts, edge, connect, exit, finish, loaders, sources, ignoreSettings };
-}
-
-const answer = (posts: FromWorker[]) =>
-  vi.waitFor(() => {
-    const last = posts.at(-1);
-    expect(last?.type).toMatch(/^(done|failed|crashed)$/);
-    return last;
-  });
+import {
+  answer,
+  claim,
+  coded,
+  continuation,
+  done,
+  engineInfo,
+  loaded,
+  noHeads,
+  request,
+  round,
+} from './host-fixtures.js';
+import { openLink } from './options.js';
 
 test('loading tells its stages and applies the link before it connects', async () => {
   const { posts, edge, connect } = await loaded({});
@@ -201,6 +97,7 @@ test('a draft and a tokenizer may be files of the user', async () => {
     engine: { engine: 'wasm', build: 'auto', threads: 1, addresses },
     link: openLink,
     connectTimeoutMs: 1000,
+    offline: false,
     claim: null,
   } as const;
   host.receive({ type: 'load', ...options, sources: files });
@@ -236,6 +133,49 @@ test('a draft that the engine refuses fails the load with its code', async () =>
 test('a server that does not answer fails the load in time', async () => {
   const { posts } = await loaded({ connect: () => new Promise(() => {}) });
   expect(posts.at(-1)).toMatchObject({ type: 'load-failed', error: { code: 'connection-failed' } });
+});
+
+test('withdrawn guesses are those that were shown', async () => {
+  const guess = (...ids: number[]) => ({ ids, text: ids.join(), chance: 0.9, offline: false });
+  const words = (...ids: number[]): Round => ({
+    ...round,
+    tokens: ids.map((id) => ({ id, text: `${id}`, origin: 'accepted' as const })),
+  });
+  let [say, add]: [(...ids: number[]) => void, (round: Round) => void] = [() => {}, () => {}];
+  const { host, posts } = await loaded({
+    generate: (_, __, onRound, ___, onGuess) => {
+      say = (...ids) => onGuess(guess(...ids));
+      add = onRound;
+      return new Promise(() => {});
+    },
+  });
+  host.receive({ type: 'generate', id: 1, request, continuation });
+  await Promise.resolve();
+  const shown = (text: string) =>
+    vi.waitFor(() => expect(posts.at(-1)).toMatchObject({ type: 'guess', guess: { text } }));
+  const withdrawn = (round: Round) => {
+    add(round);
+    const post = posts.at(-1);
+    return post?.type === 'round' ? post.round.withdrawn : null;
+  };
+  // None of them was shown: a round came at once.
+  say(4, 5, 6);
+  expect(withdrawn({ ...words(9), withdrawn: 3 })).toBeUndefined();
+  say(4, 5);
+  await shown('4,5');
+  // Of four guesses two were shown, of which the text confirms one.
+  say(4, 5, 6, 7);
+  expect(withdrawn({ ...words(4, 8), withdrawn: 3 })).toBe(1);
+  say(1);
+  await shown('1');
+  // The one that was shown gave way to another before the text said so.
+  say(2, 3);
+  expect(withdrawn({ ...words(2), guess: guess(3) })).toBe(1);
+  // A round shows what follows it.
+  expect(withdrawn({ ...words(5), withdrawn: 1 })).toBe(1);
+  say(1, 2);
+  await shown('1,2');
+  expect(withdrawn({ ...words(1), guess: guess(2) })).toBeUndefined();
 });
 
 test('a connection that died while idle is opened again, unseen', async () => {
@@ -409,6 +349,60 @@ test('a connection that has been idle for long is not trusted, and replaced with
     await generate(3);
     expect([connect.mock.calls.length, vi.mocked(edge.close).mock.calls.length]).toEqual([2, 1]);
     expect(posts.map(({ type }) => type)).not.toContain('line');
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
+test('a connection that was idle has a second to answer, unless the last answer took longer', async () => {
+  vi.useFakeTimers({ toFake: ['Date', 'performance'] });
+  try {
+    let answersAfter = 100;
+    const { host, edge, posts } = await loaded({
+      generate: (_request, _continuation, onRound) => {
+        vi.advanceTimersByTime(answersAfter);
+        onRound(round);
+        return Promise.resolve(done);
+      },
+    });
+    let id = 0;
+    const checksAfter = async (idleMs: number) => {
+      vi.mocked(edge.network_changed).mockClear();
+      vi.advanceTimersByTime(idleMs);
+      host.receive({ type: 'generate', id: ++id, request, continuation });
+      await vi.waitFor(() => expect(posts.at(-1)).toMatchObject({ type: 'done', id }));
+      return vi.mocked(edge.network_changed).mock.calls.length;
+    };
+    expect(await checksAfter(14_000)).toBe(0);
+    expect(await checksAfter(16_000)).toBe(1);
+    answersAfter = 900;
+    expect(await checksAfter(16_000)).toBe(1);
+    expect(await checksAfter(16_000)).toBe(0);
+    answersAfter = 100;
+    expect(await checksAfter(1_000)).toBe(0);
+    expect(await checksAfter(16_000)).toBe(1);
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
+test('the time of a reconnection is not the server’s', async () => {
+  vi.useFakeTimers({ toFake: ['Date', 'performance'] });
+  try {
+    const { host, edge, posts } = await loaded({
+      generate: (_request, _continuation, onRound, onLine) => {
+        onLine({ state: 'reconnecting', attempt: 1, delayMs: 0 });
+        vi.advanceTimersByTime(1_200);
+        onRound(round);
+        return Promise.resolve(done);
+      },
+    });
+    for (const id of [1, 2]) {
+      vi.advanceTimersByTime(16_000);
+      host.receive({ type: 'generate', id, request, continuation });
+      await vi.waitFor(() => expect(posts.at(-1)).toMatchObject({ type: 'done', id }));
+      expect(edge.network_changed).toHaveBeenCalledTimes(id);
+    }
   } finally {
     vi.useRealTimers();
   }

@@ -19,6 +19,7 @@ import type { OutriderErrorCode } from './errors.js';
 import { emptySummary } from './generation.js';
 import { GuessThrottle } from './guess-throttle.js';
 import type { Answer, FromWorker, Question, Sources, ToWorker } from './messages.js';
+import { willBeAhead } from './policies.js';
 import { within } from './within.js';
 
 /** The services of the surrounding worker; tests bring their own. */
@@ -38,6 +39,11 @@ export interface Surroundings {
   ): Promise<void>;
   /** Fetches a file; null if it does not exist. */
   downloadOptional(url: string, headers: RequestHeaders): Promise<Uint8Array | null>;
+  /** Keeps the Welcome of the session at an address for a start without its server. */
+  keepWelcome(url: string, welcome: Uint8Array): void;
+  keptWelcome(url: string): Promise<Uint8Array | null>;
+  /** Lets downloads give what an earlier visit has kept where the server cannot be reached. */
+  allowOffline(): void;
 }
 
 /** Headers that downloads send. */
@@ -58,12 +64,18 @@ export class EdgeHost {
   readonly #tokens = new Map<number, { resolve: (token: string) => void; reject: (reason: unknown) => void }>();
   #lastToken = 0;
   #connectTimeoutMs = 0;
+  /** True if a session may begin without its server. */
+  #mayBeOffline = false;
+  /** True while the server has not answered since a start without it. */
+  #isOffline = false;
   /** The session that the first connection resumes. */
   #claim: Claim | null = null;
   /** True while the connection is not known to be lost. */
   #connected = false;
   /** The time of its last use, in milliseconds since 1970: other clocks may rest while the machine sleeps. */
   #usedAt = 0;
+  /** The time from the last request to its first tokens, in milliseconds, if its connection held. */
+  #answeredAfterMs = 0;
   /** The attempt in progress, which the next generation takes over from a stopped one. */
   #connecting: Promise<SessionInfo> | null = null;
   /** The running generation, and a way to cancel it before it has entered the engine. */
@@ -85,6 +97,8 @@ export class EdgeHost {
         this.#link = message.link;
         this.#connectTimeoutMs = message.connectTimeoutMs;
         this.#claim = message.claim;
+        this.#mayBeOffline = message.offline;
+        if (message.offline) this.#around.allowOffline();
         void this.#load(message.engine, message.sources);
         return;
       case 'generate':
@@ -145,12 +159,12 @@ export class EdgeHost {
       this.#sessionUrl = sources.session;
       this.#wantsToken = sources.wantsToken;
       post({ type: 'progress', progress: { stage: 'connect' } });
-      const session = await this.#connect(edge);
+      const session = await this.#connect(edge, this.#mayBeOffline);
       this.#started = engine.info;
       const { engine: kind, declined, ...model } = edge.info();
       this.#kind = kind;
       const info = { ...engine.info, engine: kind, declined: declined ?? draft.declined };
-      post({ type: 'loaded', engine: info, model, session });
+      post({ type: 'loaded', engine: info, model, session, offline: this.#isOffline });
     } catch (error) {
       post({ type: 'load-failed', error: describe(error) });
     }
@@ -200,20 +214,27 @@ export class EdgeHost {
     const attempt = async (): Promise<Summary> => {
       running.inEngine = false;
       if (!this.#connected) {
-        const session = await Promise.race([this.#connect(edge), cancelled]);
+        const session = await Promise.race([this.#connect(edge, this.#guessesOffline(request)), cancelled]);
         if (session === 'cancelled') return emptySummary;
-        post({ type: 'reconnected', session });
+        post({ type: 'reconnected', session, offline: this.#isOffline });
       }
       running.inEngine = true;
+      let began: number | null = performance.now();
       return edge.generate(
         request,
-        continuation,
+        // Guesses wait for the server until the text is stopped.
+        this.#guessesOffline(request) ? { ...continuation, attempts: MOST_ATTEMPTS } : continuation,
         (round) => {
           rounds += 1;
-          guesses.clear();
-          post({ type: 'round', id, round });
+          if (began !== null) this.#answeredAfterMs = performance.now() - began;
+          began = null;
+          post({ type: 'round', id, round: guesses.round(round) });
         },
-        (event) => post({ type: 'line', id, event }),
+        (event) => {
+          if (event.state === 'reconnecting') began = null;
+          if (event.state === 'resumed') this.#metServer(edge);
+          post({ type: 'line', id, event });
+        },
         (guess) => guesses.guess(guess),
       );
     };
@@ -224,10 +245,13 @@ export class EdgeHost {
         edge.close();
         this.#connected = false;
       }
+      const idleMs = Date.now() - this.#usedAt;
+      // A slow server would be taken for a dead connection.
+      if (this.#connected && idleMs >= IDLE_MS && this.#answeredAfterMs <= QUICK_MS) edge.network_changed();
       const wasConnected = this.#connected;
       const summary = await attempt().catch((error: unknown) => {
         // A connection that died while idle is noticed only now. Nothing was generated, so nothing can repeat.
-        const died = wasConnected && rounds === 0 && endings.includes(describe(error).code);
+        const died = wasConnected && !this.#isOffline && rounds === 0 && endings.includes(describe(error).code);
         if (!died) throw error;
         this.#connected = false;
         return attempt();
@@ -257,8 +281,19 @@ export class EdgeHost {
     this.#around.post({ type: 'engine', engine: { ...this.#started, engine, declined } });
   }
 
-  #connect(edge: Edge): Promise<SessionInfo> {
-    this.#connecting ??= this.#connectOnce(edge).finally(() => (this.#connecting = null));
+  /** True if guesses at a text go on without a connection. */
+  #guessesOffline(request: GenerateRequest): boolean {
+    return this.#mayBeOffline && willBeAhead(request, { maxGuesses: 1 });
+  }
+
+  #metServer(edge: Edge): void {
+    this.#isOffline = false;
+    const welcome = edge.welcome();
+    if (this.#mayBeOffline && welcome) this.#around.keepWelcome(this.#sessionUrl, welcome);
+  }
+
+  #connect(edge: Edge, mayBeOffline: boolean): Promise<SessionInfo> {
+    this.#connecting ??= this.#connectOnce(edge, mayBeOffline).finally(() => (this.#connecting = null));
     return this.#connecting;
   }
 
@@ -269,15 +304,22 @@ export class EdgeHost {
     return token.finally(() => this.#tokens.delete(id));
   }
 
-  async #connectOnce(edge: Edge): Promise<SessionInfo> {
-    const connecting = edge.connect(
-      this.#sessionUrl,
-      this.#wantsToken ? () => this.#askForToken() : undefined,
-      this.#claim,
-    );
+  async #connectOnce(edge: Edge, mayBeOffline: boolean): Promise<SessionInfo> {
+    const token = this.#wantsToken ? () => this.#askForToken() : undefined;
+    const [url, claim] = [this.#sessionUrl, this.#claim];
     const why = `the server did not answer within ${this.#connectTimeoutMs / 1000} s`;
     const late = new OutriderError('connection-failed', why);
-    const session = await within(this.#connectTimeoutMs, connecting, late);
+    let session: SessionInfo;
+    try {
+      session = await within(this.#connectTimeoutMs, edge.connect(url, token, claim), late);
+      this.#metServer(edge);
+    } catch (error) {
+      const isAway = mayBeOffline && describe(error).code === 'connection-failed';
+      const welcome = isAway ? await this.#around.keptWelcome(url) : null;
+      if (!welcome) throw error;
+      session = edge.connect_later(url, token, claim, welcome);
+      this.#isOffline = true;
+    }
     this.#connected = true;
     this.#usedAt = Date.now();
     this.#claim = null;
@@ -366,6 +408,18 @@ class DraftSink implements Sink {
 
 /** Longest idle time of a connection, below the five minutes that `outrider serve` allows by default. */
 const LONGEST_IDLE_MS = 240_000;
+
+/**
+ * Idle time of a connection, in milliseconds, after which its next answer is awaited for a second only: a browser cannot
+ * ping a server.
+ */
+const IDLE_MS = 15_000;
+
+/** Longest time of the last answer, in milliseconds, for which a second is enough for the next. */
+const QUICK_MS = 500;
+
+/** Attempts to reconnect, the most that the engine counts, for a text that waits for its server. */
+const MOST_ATTEMPTS = 2 ** 32 - 1;
 
 /** Errors after which the session continues; after any other the next generation opens a new one. */
 const refusals: readonly OutriderErrorCode[] = ['prompt-too-long', 'invalid-parameters'];

@@ -59,7 +59,7 @@ afterEach(() => vi.unstubAllGlobals());
 
 const load = (options: LoadOptions = {}) => Outrider.load(options);
 const say = (message: FromWorker) => SlowWorker.last.say(message);
-const loaded = () => say({ type: 'loaded', engine, model, session });
+const loaded = () => say({ type: 'loaded', engine, model, session, offline: false });
 const chunk = (text: string, ...token_ids: number[]) => ({ choices: [{ text, finish_reason: null, token_ids }] });
 const begun = () => vi.waitFor(() => expect(write).toBeTypeOf('function'));
 

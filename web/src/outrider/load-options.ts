@@ -4,7 +4,7 @@ import type { Continuation, LineEvent, Link } from './edge.js';
 import { invalidOption, OutriderError } from './errors.js';
 import { engineAddresses } from './files.js';
 import type { SuspendedGeneration } from './generation.js';
-import type { LoadProgress, Sources } from './messages.js';
+import type { LoadProgress, Sources, ToWorker } from './messages.js';
 import { checkedToken } from './token.js';
 import type { TokenSource } from './token.js';
 import { refuseUnknown } from './validation.js';
@@ -101,6 +101,12 @@ export interface LoadOptions {
    * `offline`; 64 if not given, and 0 for none. The server confirms or replaces them after the reconnection.
    */
   offlineTokens?: number | undefined;
+  /**
+   * Starts without the server where it cannot be reached, with the files of an earlier visit, which this keeps. Texts
+   * that are drafted ahead are then guesses, up to `offlineTokens`, until the server answers; they wait for it until they
+   * are stopped, whatever `reconnectAttempts` is. See {@link Outrider.offline}.
+   */
+  offline?: boolean | undefined;
   /** Called when a generation has lost its connection, and when it goes on. */
   onConnection?: ((event: ConnectionEvent) => void) | undefined;
   /**
@@ -145,7 +151,7 @@ const known: Record<keyof LoadOptions, true> = {
   ...{ connectTimeoutMs: true, reconnectAttempts: true, stallTimeoutMs: true, resume: true },
   ...{ signal: true, onProgress: true, onConnection: true, onFallback: true, onCacheFull: true },
   ...{ onEngine: true, fallback: true, persist: true, wait: true, ignoreSetting: true },
-  ...{ guessesFrom: true, offlineTokens: true },
+  ...{ guessesFrom: true, offlineTokens: true, offline: true },
 };
 
 /**
@@ -255,6 +261,13 @@ export type Terms = Omit<Continuation, 'committed'>;
 export function termsOf(options: LoadOptions): Terms {
   const { reconnectAttempts = 8, stallTimeoutMs = 5_000, guessesFrom = 0.5, offlineTokens = 64 } = options;
   return { attempts: reconnectAttempts, stallMs: stallTimeoutMs, guessesFrom: guessesFrom ?? 1, offlineTokens };
+}
+
+/** The message that starts a worker, but for what changes from one to the next. @throws {@link OutriderError} */
+export function loadMessageOf(options: LoadOptions): Omit<Extract<ToWorker, { type: 'load' }>, 'link' | 'claim'> {
+  const [sources, engine] = [sourcesOf(options), engineRequestOf(options)];
+  const { connectTimeoutMs = 20_000, offline = false } = options;
+  return { type: 'load', engine, sources, connectTimeoutMs, offline };
 }
 
 /** Resolves all addresses. @throws {@link OutriderError} `invalid-option` */

@@ -55,7 +55,16 @@ export type Question =
 export type Answer = string | number[];
 
 export type ToWorker =
-  | { type: 'load'; engine: EngineRequest; sources: Sources; link: Link; connectTimeoutMs: number; claim: Claim | null }
+  | {
+      type: 'load';
+      engine: EngineRequest;
+      sources: Sources;
+      link: Link;
+      connectTimeoutMs: number;
+      /** True if a start without the server is wanted. */
+      offline: boolean;
+      claim: Claim | null;
+    }
   | { type: 'generate'; id: number; request: GenerateRequest; continuation: Continuation }
   | { type: 'stop'; id: number }
   | { type: 'ask'; id: number; question: Question }
@@ -70,12 +79,13 @@ export type ToWorker =
 
 export type FromWorker =
   | { type: 'progress'; progress: LoadProgress }
-  | { type: 'loaded'; engine: EngineInfo; model: ModelInfo; session: SessionInfo }
+  /** `offline`: the server could not be reached, and the session's limits are those of an earlier visit. */
+  | { type: 'loaded'; engine: EngineInfo; model: ModelInfo; session: SessionInfo; offline: boolean }
   | { type: 'load-failed'; error: PlainError }
   /** Another engine drafts from now on. */
   | { type: 'engine'; engine: EngineInfo }
   /** Connected again, after the connection was lost. */
-  | { type: 'reconnected'; session: SessionInfo }
+  | { type: 'reconnected'; session: SessionInfo; offline: boolean }
   | { type: 'round'; id: number; round: Round }
   | { type: 'guess'; id: number; guess: Guess }
   | { type: 'line'; id: number; event: LineEvent }

@@ -1,13 +1,13 @@
 /// <reference lib="esnext.disposable" preserve="true" />
-import type { EngineInfo, EngineRequest } from './builds.js';
-import type { Claim, GenerateRequest, Link, ModelInfo, Prompt, SessionInfo } from './edge.js';
+import type { EngineInfo } from './builds.js';
+import type { Claim, GenerateRequest, LineEvent, Link, ModelInfo, Prompt, SessionInfo } from './edge.js';
 import { OutriderError, revive } from './errors.js';
 import { fetchFrom } from './fetch.js';
 import { emptySummary } from './generation.js';
 import type { Generation, SuspendedGeneration } from './generation.js';
-import { checkLoadOptions, engineRequestOf, sourcesOf, termsOf } from './load-options.js';
+import { checkLoadOptions, loadMessageOf, termsOf } from './load-options.js';
 import type { ConnectionEvent, LoadOptions, Terms } from './load-options.js';
-import type { Answer, FromWorker, LoadProgress, Question, Sources, ToWorker } from './messages.js';
+import type { Answer, FromWorker, LoadProgress, Question, ToWorker } from './messages.js';
 import { ChatCompletions, Completions } from './completions.js';
 import { LocalContext } from './context.js';
 import { ended, openWorker } from './line.js';
@@ -48,10 +48,8 @@ export type WritingMode = 'draft' | 'server';
  * crash of the worker it also loads the draft again, from the browser's cache if the server allows.
  */
 export class Outrider {
-  readonly #sources: Sources;
-  readonly #request: EngineRequest;
+  readonly #start: ReturnType<typeof loadMessageOf>;
   readonly #workerUrl: string | URL | undefined;
-  readonly #connectTimeoutMs: number;
   readonly #terms: Terms;
   readonly #token: TokenSource | undefined;
   readonly #onConnection: (event: ConnectionEvent) => void;
@@ -66,6 +64,7 @@ export class Outrider {
   #engine!: EngineInfo;
   #model!: ModelInfo;
   #session!: SessionInfo;
+  #offline = false;
   /** The server alone, instead of a worker or until one has loaded. */
   #alone: ServerAlone | null = null;
   /** Settles once the draft model has joined, or cannot; null if nothing waits for it. */
@@ -98,10 +97,8 @@ export class Outrider {
   readonly fetch: typeof globalThis.fetch = fetchFrom(this);
 
   private constructor(options: LoadOptions) {
-    this.#sources = sourcesOf(options);
-    this.#request = engineRequestOf(options);
+    this.#start = loadMessageOf(options);
     this.#workerUrl = options.workerUrl;
-    this.#connectTimeoutMs = options.connectTimeoutMs ?? 20_000;
     this.#terms = termsOf(options);
     this.#token = options.token;
     this.#onConnection = options.onConnection ?? (() => {});
@@ -128,10 +125,7 @@ export class Outrider {
     try {
       // Loading does not wait for a question to the user.
       if (options.persist) void navigator.storage?.persist?.().catch(() => {});
-      if (!waits) {
-        await outrider.#writeAtOnce(options);
-        return outrider;
-      }
+      if (!waits && (await outrider.#writeAtOnce(options))) return outrider;
       await outrider.#startWorker();
       outrider.#unwatch = watchNetwork(() => outrider.#post({ type: 'network' }));
       return outrider;
@@ -177,6 +171,11 @@ export class Outrider {
   /** Properties of the draft model. */
   get model(): ModelInfo {
     return this.#model;
+  }
+
+  /** True from a start without the server until it answers a text: `offline` of `load()`. */
+  get offline(): boolean {
+    return this.#offline;
   }
 
   /** Limits that the server granted in its last handshake. */
@@ -354,9 +353,17 @@ export class Outrider {
     );
   }
 
-  /** Connects to the server, and lets the draft model join when it has been loaded. @throws {@link OutriderError} */
-  async #writeAtOnce(options: LoadOptions): Promise<void> {
-    this.#startAlone(await ServerAlone.connect(options));
+  /**
+   * Connects to the server, and lets the draft model join when it has been loaded. Resolves to false where the server is
+   * away and need not be there. @throws {@link OutriderError}
+   */
+  async #writeAtOnce(options: LoadOptions): Promise<boolean> {
+    try {
+      this.#startAlone(await ServerAlone.connect(options));
+    } catch (error) {
+      if (options.offline && (error as OutriderError).code === 'connection-failed') return false;
+      throw error;
+    }
     // Options for trained heads are checked by the worker, which knows whether there are any.
     this.#model = { ...this.#model, heads: { gate: true, stop: true } };
     this.#joining = this.#startWorker().then(
@@ -372,6 +379,7 @@ export class Outrider {
         else this.#tellFallback(error, options);
       },
     );
+    return true;
   }
 
   #startAlone(alone: ServerAlone): void {
@@ -406,14 +414,7 @@ export class Outrider {
     }
     this.#worker = worker;
     this.#ready = new Promise((resolve, reject) => (this.#loading = { resolve, reject }));
-    this.#post({
-      type: 'load',
-      engine: this.#request,
-      sources: this.#sources,
-      link: this.#link,
-      connectTimeoutMs: this.#connectTimeoutMs,
-      claim: this.#claim,
-    });
+    this.#post({ ...this.#start, link: this.#link, claim: this.#claim });
     this.#claim = null;
     this.context.repeat();
     return this.#ready;
@@ -422,12 +423,12 @@ export class Outrider {
   #receive(message: FromWorker): void {
     switch (message.type) {
       case 'progress':
-        this.#onProgress(message.progress);
-        return;
+        return this.#onProgress(message.progress);
       case 'loaded':
         this.#engine = message.engine;
         this.#model = message.model;
         this.#session = message.session;
+        this.#offline = message.offline;
         this.#loading?.resolve();
         this.#loading = null;
         return;
@@ -437,20 +438,17 @@ export class Outrider {
         return;
       case 'reconnected':
         this.#session = message.session;
+        this.#offline = message.offline;
         return;
       case 'cache-full':
-        this.#onCacheFull(revive(message.error));
-        return;
+        return this.#onCacheFull(revive(message.error));
       case 'round':
         return addRound(this.#running.find(message.id), message.round);
       case 'guess':
         this.#running.find(message.id)?.generation.guess(message.guess);
         return;
       case 'line':
-        if (message.event.state !== 'reconnecting')
-          this.#running.find(message.id)?.generation.hold(message.event.claim);
-        if (message.event.state !== 'begun') this.#onConnection(message.event);
-        return;
+        return this.#follow(message.id, message.event);
       case 'done':
         return this.#running.end(message.id, (generation, running) =>
           generation.finish(totals(running, message.summary)),
@@ -459,11 +457,9 @@ export class Outrider {
         this.#running.end(message.id, (generation) => generation.fail(revive(message.error)));
         return;
       case 'answer':
-        this.#questions.settle(message.id, message.answer);
-        return;
+        return this.#questions.settle(message.id, message.answer);
       case 'no-answer':
-        this.#questions.settle(message.id, revive(message.error));
-        return;
+        return this.#questions.settle(message.id, revive(message.error));
       case 'token-wanted':
         return void tokenMessage(message.id, this.#token).then((answer) => this.#post(answer));
       case 'closed':
@@ -472,6 +468,12 @@ export class Outrider {
       case 'crashed':
         this.#discardWorker(revive(message.error));
     }
+  }
+
+  #follow(id: number, event: LineEvent): void {
+    if (event.state === 'resumed') this.#offline = false;
+    if (event.state !== 'reconnecting') this.#running.find(id)?.generation.hold(event.claim);
+    if (event.state !== 'begun') this.#onConnection(event);
   }
 
   /** Terminates the worker; its waiters fail with `reason`. Queued generations start another, unless `isEnd`. */

@@ -4,6 +4,7 @@
 import { BlockDigest, hex } from './digest.js';
 import type { Kept } from './download.js';
 import { OutriderError } from './errors.js';
+import { forgetAnswers } from './kept-answers.js';
 
 const folderName = 'outrider';
 /** The bytes of JSON, padded with spaces, at the beginning of a file; the model follows. */
@@ -92,8 +93,9 @@ export async function deleteFile(url: string): Promise<boolean> {
   }
 }
 
-/** Deletes all kept models. */
+/** Deletes all kept models, and the answers of their servers. */
 export async function forgetFiles(): Promise<void> {
+  await forgetAnswers();
   try {
     const root = await navigator.storage.getDirectory();
     await root.removeEntry(folderName, { recursive: true });

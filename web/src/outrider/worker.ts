@@ -10,6 +10,7 @@ import { runThread, startEngine } from './engine.js';
 import type { EngineModule, FromThread, RunningEngine, ThreadStart } from './engine.js';
 import { describe } from './errors.js';
 import { EdgeHost } from './host.js';
+import { confirmingFetch, keepingFetch, keepWelcome, keptWelcome } from './kept-answers.js';
 import { compileModule } from './module.js';
 import { fetchWith } from './requests.js';
 import { keptFile } from './store.js';
@@ -34,6 +35,8 @@ function glue(build: Build): Promise<EngineModule> {
   return found ? Promise.resolve(found) : Promise.reject(new Error('it is not part of this package'));
 }
 
+/** What `fetch` becomes for small files and for the draft model. */
+let [kept, confirmed] = [(request: typeof fetch) => request, (request: typeof fetch) => request];
 let engine: RunningEngine | null = null;
 const host = new EdgeHost({
   post: (message) => scope.postMessage(message),
@@ -57,20 +60,23 @@ const host = new EdgeHost({
     });
     return engine;
   },
-  download: (url, headers) => download(url, undefined, fetchWith(headers)),
+  download: (url, headers) => download(url, undefined, kept(fetchWith(headers))),
   downloadInto: async (url, sink, onProgress, headers) => {
-    const kept = await keptFile(url, (error) => {
+    const file = await keptFile(url, (error) => {
       scope.postMessage({ type: 'cache-full', error: describe(error) });
     });
     try {
-      await downloadInto(url, sink, onProgress, fetchWith(headers), kept);
+      await downloadInto(url, sink, onProgress, confirmed(fetchWith(headers)), file);
       // What is not sealed is not checked; that is no reason against the download.
-      await kept?.seal().catch(() => {});
+      await file?.seal().catch(() => {});
     } finally {
-      kept?.close();
+      file?.close();
     }
   },
-  downloadOptional: (url, headers) => downloadOptional(url, fetchWith(headers)),
+  downloadOptional: (url, headers) => downloadOptional(url, kept(fetchWith(headers))),
+  keepWelcome,
+  keptWelcome,
+  allowOffline: () => void ([kept, confirmed] = [keepingFetch, confirmingFetch]),
 });
 
 let isThread = false;

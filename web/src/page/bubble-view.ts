@@ -1,7 +1,9 @@
 // The bubbles of the chat: a message of the user, and an answer while it is written and after.
 
+import type { Guess } from '../outrider/index.js';
 import { make } from './elements.js';
 import { renderMarkdown } from './markdown.js';
+import { unverified } from './sentences.js';
 
 /** Actions that bubbles offer. */
 export interface BubbleActions {
@@ -32,6 +34,7 @@ export class AnswerBubble {
   readonly #below = make('div', { class: 'bubble-actions' });
   readonly #actions: BubbleActions;
   #confirmed = '';
+  #guessed: Guess | null = null;
   #frame: number | null = null;
 
   constructor(actions: BubbleActions) {
@@ -43,21 +46,19 @@ export class AnswerBubble {
   /** Sets the text that the server has confirmed; it is drawn with the next frame. */
   confirm(text: string, onDrawn: () => void = () => {}): void {
     this.#confirmed = text;
-    this.#frame ??= requestAnimationFrame(() => {
-      this.#draw();
-      onDrawn();
-    });
+    this.#drawSoon(onDrawn);
   }
 
-  /** Sets the unverified text after the confirmed text; an empty one removes it. */
-  guess(text: string): void {
-    this.#guess.textContent = text;
-    this.#place();
+  /** Sets the unverified text after the confirmed text, likewise; null removes it. */
+  guess(guess: Guess | null, onDrawn: () => void = () => {}): void {
+    if (guess === null && this.#guessed === null) return;
+    this.#guessed = guess;
+    this.#drawSoon(onDrawn);
   }
 
   /** Ends the answer with its costs in words; the last answer of a chat can be written again. */
   end(costs: string, isLast: boolean): void {
-    this.guess('');
+    this.#guessed = null;
     this.#draw();
     const copy = action('Copy', () => {
       void this.#actions.copy(this.#confirmed).then(
@@ -72,6 +73,13 @@ export class AnswerBubble {
     this.#below.replaceChildren(...(this.#confirmed === '' ? [] : [copy]), ...(isLast ? [again] : []), this.#costs);
   }
 
+  #drawSoon(onDrawn: () => void): void {
+    this.#frame ??= requestAnimationFrame(() => {
+      this.#draw();
+      onDrawn();
+    });
+  }
+
   #draw(): void {
     if (this.#frame !== null) cancelAnimationFrame(this.#frame);
     this.#frame = null;
@@ -81,6 +89,9 @@ export class AnswerBubble {
 
   /** Puts the guess where the confirmed text ends: into its last paragraph or item. */
   #place(): void {
+    this.#guess.textContent = this.#guessed?.text ?? '';
+    this.#guess.toggleAttribute('data-offline', this.#guessed?.offline ?? false);
+    this.#guess.title = this.#guessed?.offline ? unverified : '';
     if (this.#guess.textContent === '') return this.#guess.remove();
     let end: Element = this.#text;
     for (

@@ -4,7 +4,6 @@ import { defaultLength } from './settings.js';
 import type { Outrider, Summary } from '../outrider/index.js';
 import { ChatView } from './chat-view.js';
 import { Conversation, turnsFrom } from './conversation.js';
-import { askTemplate } from './loader.js';
 import type { Runner, Task } from './runner.js';
 import { report } from './stage.js';
 import type { Kept } from './suspended.js';
@@ -25,6 +24,7 @@ export class ChatRun {
   readonly #runner: Runner;
   readonly #task: () => ChatTask | null;
   readonly #isAhead: () => boolean;
+  readonly #askTemplate: () => Promise<boolean>;
   readonly #view = new ChatView({
     send: (said, editing) => void this.#say(said, editing),
     regenerate: () => void this.#regenerate(),
@@ -38,17 +38,24 @@ export class ChatRun {
   #writing: Promise<void> = Promise.resolve();
   /** Number of answers so far. */
   #answers = 0;
-  /** True while a message waits for the server's first answer. */
-  #isWaiting = false;
+  /** The seed of the answer that waits for the server's first one; null if none waits. */
+  #waiting: { seed: number | undefined } | null = null;
 
   /**
    * @param task the settings as they are now; null if one is out of range, which the page then reports
    * @param isAhead whether the next text is drafted ahead of the server
+   * @param askTemplate whether the server's model has a chat template
    */
-  constructor(runner: Runner, task: () => ChatTask | null, isAhead: () => boolean) {
+  constructor(
+    runner: Runner,
+    task: () => ChatTask | null,
+    isAhead: () => boolean,
+    askTemplate: () => Promise<boolean>,
+  ) {
     this.#runner = runner;
     this.#task = task;
     this.#isAhead = isAhead;
+    this.#askTemplate = askTemplate;
     this.#view.phase = 'idle';
     this.#view.show(this.#conversation.turns);
     this.#view.twinSentence = NO_TWIN;
@@ -68,9 +75,10 @@ export class ChatRun {
   /** Takes the instance that writes from now on; null while it loads. */
   set outrider(outrider: Outrider | null) {
     this.#outrider = outrider;
-    if (!outrider || !this.#isWaiting) return;
-    this.#isWaiting = false;
-    this.#begin();
+    if (!outrider || !this.#waiting) return;
+    const { seed } = this.#waiting;
+    this.#waiting = null;
+    this.#begin(null, seed);
   }
 
   /** Decides whether a kept generation is the answer to the last message. */
@@ -86,7 +94,7 @@ export class ChatRun {
   }
 
   #hasTemplate(): Promise<boolean> {
-    return (this.#template ??= askTemplate());
+    return (this.#template ??= this.#askTemplate());
   }
 
   async #say(said: string, editing: number | null): Promise<void> {
@@ -105,7 +113,7 @@ export class ChatRun {
 
   async #forget(): Promise<void> {
     await this.#end();
-    this.#isWaiting = false;
+    this.#waiting = null;
     for (const id of this.#outrider?.context.ids ?? []) this.#outrider?.context.remove(id);
     this.#conversation.cut(0);
     this.#save();
@@ -126,7 +134,7 @@ export class ChatRun {
     this.#view.show(this.#conversation.turns);
     if (this.#runner.isRunning) return report('Another text is being written. Stop it, then press Try again.');
     if (!this.#outrider) {
-      this.#isWaiting = true;
+      this.#waiting = { seed };
       return report('Your message is sent as soon as the server answers.');
     }
     const task = this.#task();
@@ -162,6 +170,7 @@ export class ChatRun {
         show(false);
       },
       before,
+      (guess) => this.#view.guess(bubble, guess),
     );
     if (summary) {
       text = summary.text;

@@ -1,3 +1,4 @@
+import type { Guess } from '../outrider/index.js';
 import { AnswerBubble, questionBubble } from './bubble-view.js';
 import type { BubbleActions } from './bubble-view.js';
 import type { Turn } from './conversation.js';
@@ -143,6 +144,12 @@ export class ChatView {
     const follows = this.#log.scrollHeight - this.#log.scrollTop - this.#log.clientHeight < 48;
     bubble.confirm(text, () => follows && this.#toEnd());
     this.#announce(text, false);
+  }
+
+  /** Shows guesses after an answer's confirmed text; null removes them. */
+  guess(bubble: AnswerBubble, guess: Guess | null): void {
+    const follows = this.#log.scrollHeight - this.#log.scrollTop - this.#log.clientHeight < 48;
+    bubble.guess(guess, () => follows && this.#toEnd());
   }
 
   /** Ends the answer that was begun last. */

@@ -94,24 +94,30 @@ export interface Told {
   elsewhere: { name: string; url: string }[];
 }
 
-/** Fetches JSON from the server; empty where there is none. */
+/** Fetches JSON from the server, or what an earlier visit has kept of it; empty where there is none. */
 async function askFor<Answer>(path: string, init?: RequestInit): Promise<Partial<Answer>> {
   try {
-    return (await (await fetch(path, init)).json()) as Partial<Answer>;
+    const answer = await fetch(path, init).catch(() => caches.match(path));
+    return ((await answer?.json()) ?? {}) as Partial<Answer>;
   } catch {
     return {};
   }
 }
 
+/** The headers of a request with the access token, if there is one. */
+function withToken(token: string | null): RequestInit {
+  return token === null ? {} : { headers: { Authorization: `Bearer ${token}` } };
+}
+
 /** Asks for the server's models; null where it does not answer, as it may without a token. */
-export async function askModels(): Promise<Told | null> {
-  const { models, elsewhere = [] } = await askFor<Told>('v1/info');
+export async function askModels(token: string | null): Promise<Told | null> {
+  const { models, elsewhere = [] } = await askFor<Told>('v1/info', withToken(token));
   return models ? { models, elsewhere } : null;
 }
 
 /** Asks whether the server's model has a chat template. */
-export async function askTemplate(): Promise<boolean> {
-  return Boolean((await askFor<{ template: string }>('pair/chat.json')).template);
+export async function askTemplate(token: string | null): Promise<boolean> {
+  return Boolean((await askFor<{ template: string }>('pair/chat.json', withToken(token))).template);
 }
 
 /**

@@ -12,7 +12,7 @@ import { FieldsView } from './fields-view.js';
 import { formatBytes } from './format.js';
 import { showGuarantee } from './guarantee-view.js';
 import { LinkView } from './link-view.js';
-import { askModels, isRefused, LoadView } from './loader.js';
+import { askModels, askTemplate, isRefused, LoadView } from './loader.js';
 import { MenuView } from './menu-view.js';
 import { keepForOffline } from './offline.js';
 import { beginWith, onOwnDraft, ownDraft, ownDraftAddress } from './own-draft-view.js';
@@ -24,10 +24,16 @@ import { RaceView } from './race-view.js';
 import { Runner } from './runner.js';
 import type { Task } from './runner.js';
 import { RunsView } from './runs-view.js';
-import { offlineSentence, originRefusedSentence, sentenceFor } from './sentences.js';
+import {
+  awaySentence,
+  offlineSentence,
+  originRefusedSentence,
+  reconnectingSentence,
+  sentenceFor,
+} from './sentences.js';
 import { examplePrompts, isUsed, queryFromSettings, settingsFromQuery } from './settings.js';
 import { complain, report, setConnection, setState } from './stage.js';
-import { accessToken, kept } from './suspended.js';
+import { accessToken, forget, kept } from './suspended.js';
 import type { Kept } from './suspended.js';
 import { TextView } from './text-view.js';
 import { TimelineView } from './timeline-view.js';
@@ -79,14 +85,17 @@ const link = new LinkView(settings.link, (changed) => {
   breakEven.setLink(changed);
   remember();
 });
-const chat = new ChatRun(runner, chatTask, isAhead);
+const chat = new ChatRun(runner, chatTask, isAhead, () => askTemplate(token));
 const tabs = new ViewsView(showView);
 
 let outrider: Outrider | null = null;
 /** The generation of an earlier page, to be resumed. */
 let suspended = kept();
 // A reload during a comparison does not go on with it.
-if (suspended?.generation.request.mode === 'cloud-only' && tabs.view === 'chat') suspended = null;
+if (suspended?.generation.request.mode === 'cloud-only' && tabs.view === 'chat') {
+  suspended = null;
+  forget();
+}
 
 /** Decides whether the next text is drafted ahead of the server. */
 function isAhead(): boolean {
@@ -154,6 +163,7 @@ async function begin(): Promise<void> {
       onProgress: (progress) => load.progress(progress),
       onConnection: showConnection,
       onFallback: (reason) => (refusal = reason),
+      offline: true,
       ...(suspended && { resume: suspended.generation }),
       ...(draft && { draft }),
       engine,
@@ -179,7 +189,8 @@ async function begin(): Promise<void> {
     load.ready(outrider.engine, outrider.model);
     picture.setDraft(formatBytes(outrider.model.weightBytes));
     if (!runner.isRunning) setState('ready', true);
-    keepForOffline();
+    if (outrider.offline) goOffline();
+    else void keepForOffline(outrider.engine.build);
     const before = suspended;
     suspended = null;
     if (before && (await chat.isOwn(before))) {
@@ -199,10 +210,18 @@ async function begin(): Promise<void> {
   }
 }
 
+/** Says that the draft model writes without the server. */
+function goOffline(): void {
+  setConnection('offline');
+  complain(awaySentence);
+  retryButton.hidden = false;
+}
+
 /** Reports changes of the connection while a text is written. */
 function showConnection({ state }: ConnectionEvent): void {
   setConnection(state);
-  report(state === 'reconnecting' ? 'The connection is lost; connecting again' : 'Connected again');
+  report(state === 'reconnecting' ? reconnectingSentence : 'Connected again');
+  if (state === 'resumed') retryButton.hidden = true;
 }
 
 /** Reads the numbers of the form; null if one is out of range, which the page then reports. */
@@ -318,7 +337,7 @@ element('continue', HTMLElement).addEventListener('click', () => {
 });
 retryButton.addEventListener('click', () => void begin());
 addEventListener('online', () => {
-  if (!retryButton.hidden) void begin();
+  if (!retryButton.hidden && !runner.isRunning) void begin();
 });
 onOwnDraft(() => {
   outrider = null;
@@ -339,5 +358,5 @@ document.addEventListener('keydown', (event) => {
 if (tabs.view === 'chat') void chat.open(query.get('prompt'));
 showView();
 showUsedFields();
-void askModels().then((told) => told && picture.setModels(told.models, told.elsewhere));
+void askModels(token).then((told) => told && picture.setModels(told.models, told.elsewhere));
 void begin();

@@ -94,6 +94,7 @@ export class Runner {
   /**
    * Runs a task in all views.
    * @param before a generation to resume instead of a new one
+   * @param onGuess takes the guesses after the confirmed text, or null
    * @returns null if it failed
    */
   async run(
@@ -101,6 +102,7 @@ export class Runner {
     task: Task,
     onRound: (round: Round) => void = () => {},
     before: Kept | null = null,
+    onGuess: (guess: Guess | null) => void = () => {},
   ): Promise<Summary | null> {
     const { text, counters, uplink, prediction, picture, timeline, runs } = this.#showing;
     const { mode, values, policies, counts = true } = task;
@@ -120,10 +122,11 @@ export class Runner {
     const { ownDraws } = outrider.session;
     showGuarantee(element('guarantee', HTMLElement), guaranteeOf(policies, ahead, ownDraws), true);
     let impatient: ReturnType<typeof setTimeout> | undefined;
+    let isOffline = false;
     const renewPatience = (): void => {
       clearTimeout(impatient);
       impatient = setTimeout(() => {
-        report(`No answer from the server for ${PATIENCE_MS / 1000} s. Keep waiting, or press Stop.`);
+        if (!isOffline) report(`No answer from the server for ${PATIENCE_MS / 1000} s. Keep waiting, or press Stop.`);
       }, PATIENCE_MS);
     };
     const progress = (): string => {
@@ -145,6 +148,7 @@ export class Runner {
       const rounds = shown.slice(drawn);
       drawn = shown.length;
       text.guess(guess);
+      onGuess(guess);
       const last = rounds.at(-1);
       if (!last) return;
       keep(this.#generation?.suspend() ?? null, last.statistics);
@@ -168,6 +172,7 @@ export class Runner {
       renewPatience();
       for await (const event of generation.events()) {
         guess = event.guess;
+        isOffline = guess?.offline ?? false;
         drawings.soon();
         if (event.type === 'guess') continue;
         const { round } = event;

@@ -75,6 +75,16 @@ export const originRefusedSentence =
 export const offlineSentence =
   'You are offline, or the server is. Your chat is still here; it goes on once the server can be reached.';
 
+/** The sentence for a page that opens without a network, and has a draft model of an earlier visit. */
+export const awaySentence =
+  'You are offline, or the server is. Your chat is still here, and the draft model goes on: its text is grey and unverified until the server can be reached.';
+
+/** The state of a text whose server cannot be reached. */
+export const reconnectingSentence = 'Offline: grey text is unverified. Connecting again';
+
+/** The title of guesses without a connection. */
+export const unverified = 'Unverified: there is no connection to the server';
+
 /** The engine in words, for the line about the draft. */
 export function engineSentence({ engine, build, threads }: EngineInfo): string {
   if (engine === 'webgpu') return 'Engine: the GPU, by WebGPU';

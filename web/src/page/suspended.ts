@@ -18,17 +18,17 @@ export function keep(generation: SuspendedGeneration | null, statistics: Statist
   inSession((storage) => storage.setItem(key, text));
 }
 
-/** Takes the kept generation, if it can be read. It is taken once, so that a failure does not repeat for ever. */
+/** The kept generation, if it can be read. It stays until a text {@link forget | ends}: the server may be away for long. */
 export function kept(): Kept | null {
   return inSession((storage) => {
     const text = storage.getItem(key);
-    storage.removeItem(key);
     const read = text === null ? null : (JSON.parse(text) as Partial<Kept>);
     // A page of an earlier version kept less.
     return read?.generation && read.statistics ? (read as Kept) : null;
   });
 }
 
+/** Forgets the kept generation: its text has ended. */
 export function forget(): void {
   inSession((storage) => storage.removeItem(key));
 }

@@ -3,6 +3,7 @@ import { said } from './conversation.js';
 import { element, make } from './elements.js';
 import { origins } from './origins.js';
 import { cellsOf } from './rounds.js';
+import { unverified } from './sentences.js';
 import type { TokenFacts } from './token-card.js';
 import { TokenView } from './token-view.js';
 
@@ -87,7 +88,7 @@ export class TextView {
     const follows = atEnd(this.#output);
     this.#guesses.textContent = this.#guess?.text ?? '';
     this.#guesses.toggleAttribute('data-offline', this.#guess?.offline ?? false);
-    this.#guesses.title = this.#guess?.offline ? 'Unverified: there is no connection to the server' : '';
+    this.#guesses.title = this.#guess?.offline ? unverified : '';
     if (follows) this.#output.scrollTop = this.#output.scrollHeight;
   }
 

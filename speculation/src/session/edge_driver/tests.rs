@@ -11,6 +11,8 @@ use outrider_codec::{
 use super::*;
 use crate::session::edge::{DraftInfo, Mode, SavedSession, Speculation};
 
+mod offline;
+
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -466,30 +468,4 @@ fn pauses_have_a_longest_and_are_left_to_chance() {
     let pauses = |chance| [0, 1, 2, 3, 6, 7, 40].map(|failed| retry.pause_after(failed, chance).as_millis());
     assert_eq!(pauses(255), [0, 100, 200, 400, 3200, 5000, 5000]);
     assert_eq!(pauses(0), [0, 50, 100, 200, 1600, 2500, 2500]);
-}
-
-/// It guesses in the pauses between attempts to connect, up to the limit and the end of the text; cuts take 1 to 60 s.
-#[test]
-fn without_a_connection_guesses_go_on() {
-    for (limit, expected, failures, seconds) in [(0, 0, 4, 1), (5, 5, 4, 1), (64, 39, 7, 10), (64, 39, 17, 60)] {
-        let (mut driver, world) = connected();
-        driver.set_retry(Retry { attempts: 32, ..RETRY });
-        driver.set_offline_tokens(limit);
-        {
-            let mut world = world.0.borrow_mut();
-            (world.failures, world.cut_behind) = (failures, Some(0));
-            world.silent_until = Duration::from_secs(seconds);
-        }
-        let (mut tokens, mut guessed) = (Vec::new(), 0);
-        let tell = |session: &EdgeSession, notice| match notice {
-            Notice::Committed(committed) => tokens.extend(committed.tokens.iter().map(|token| token.0)),
-            Notice::Guessed if session.guesses().offline => guessed = session.guesses().ids.len(),
-            _ => {}
-        };
-        let mode = Mode::Ahead(crate::session::edge::Ahead::default());
-        let settings = Settings { max_new_tokens: 40, ..settings(mode) };
-        let end = run(driver.generate(vec![0, 1], &settings, pending(), tell));
-        assert_eq!((end, guessed), (LENGTH, expected), "limit {limit}, {seconds} s");
-        assert_eq!(tokens, [3; 40]);
-    }
 }

@@ -1,0 +1,75 @@
+// Answers of the server that a start without it needs, in the origin's cache. The draft model is kept in a file: store.ts.
+
+const cacheName = 'outrider';
+
+/** Opens the cache; null in a page without a secure context, or where the browser refuses it. */
+async function openCache(): Promise<Cache | null> {
+  try {
+    return await caches.open(cacheName);
+  } catch {
+    return null;
+  }
+}
+
+/** Sessions have WebSocket addresses, which a cache does not take. */
+const keyOf = (url: string): string => url.replace(/^ws/, 'http');
+
+async function matching(url: string): Promise<Response | undefined> {
+  return (await openCache())?.match(keyOf(url), { ignoreVary: true });
+}
+
+async function keep(url: string, response: Response): Promise<void> {
+  try {
+    await (await openCache())?.put(keyOf(url), response);
+  } catch {
+    // The disk is full: the next visit needs the server.
+  }
+}
+
+/** Makes a `fetch` that keeps answers, also that there is no such file, and gives them where the server is away. */
+export function keepingFetch(request: typeof fetch): typeof fetch {
+  return async (input, init) => {
+    const url = String(input);
+    try {
+      const response = await request(input, init);
+      if (response.status === 200 || response.status === 404) void keep(url, response.clone());
+      return response;
+    } catch (error) {
+      const kept = await matching(url);
+      if (kept) return kept;
+      throw error;
+    }
+  };
+}
+
+/** Makes a `fetch` that confirms a version where the server is away, so that a whole kept file is used. */
+export function confirmingFetch(request: typeof fetch): typeof fetch {
+  return async (input, init) => {
+    try {
+      return await request(input, init);
+    } catch (error) {
+      if (!new Headers(init?.headers).has('If-None-Match')) throw error;
+      return new Response(null, { status: 304 });
+    }
+  };
+}
+
+/** Keeps the Welcome of the session at an address. */
+export function keepWelcome(url: string, welcome: Uint8Array): void {
+  void keep(url, new Response(welcome as Uint8Array<ArrayBuffer>));
+}
+
+/** The kept Welcome of the session at an address; null without one. */
+export async function keptWelcome(url: string): Promise<Uint8Array | null> {
+  const kept = await matching(url);
+  return kept ? new Uint8Array(await kept.arrayBuffer()) : null;
+}
+
+/** Deletes all kept answers. */
+export async function forgetAnswers(): Promise<void> {
+  try {
+    await caches.delete(cacheName);
+  } catch {
+    // A browser without a cache keeps none.
+  }
+}
