@@ -88,7 +88,7 @@ test('it can be published, with what a page needs and whoever bundles it', async
   const { files, size } = await tarball.publishDryRun();
   const names = files.map((file) => file.path).filter((name) => !name.startsWith('npm/types/'));
   const modules = builds.map((build) => `npm/${build}.wasm`);
-  const scripts = ['chat-element.js', 'outrider.js', 'react.js', 'worker.js'].flatMap((name) => [
+  const scripts = ['ai-sdk.js', 'chat-element.js', 'outrider.js', 'react.js', 'worker.js'].flatMap((name) => [
     `npm/${name}`,
     `npm/${name}.map`,
   ]);
