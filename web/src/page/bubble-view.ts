@@ -41,12 +41,9 @@ export class AnswerBubble {
   }
 
   /** Sets the text that the server has confirmed; it is drawn with the next frame. */
-  confirm(text: string, onDrawn: () => void = () => {}): void {
+  confirm(text: string): void {
     this.#confirmed = text;
-    this.#frame ??= requestAnimationFrame(() => {
-      this.#draw();
-      onDrawn();
-    });
+    this.#frame ??= requestAnimationFrame(() => this.#draw());
   }
 
   /** Sets the unverified text after the confirmed text; an empty one removes it. */

@@ -40,6 +40,8 @@ export class ChatView {
   #phase: Phase = 'idle';
   /** The length of the answer's text that has been announced. */
   #announced = 0;
+  /** True unless the reader has scrolled up: the log stays at its end when it or its content changes its size. */
+  #follows = true;
 
   constructor(actions: ChatActions) {
     this.#actions = actions;
@@ -59,6 +61,11 @@ export class ChatView {
       this.submit();
     });
     this.#message.addEventListener('input', () => this.#fit());
+    this.#log.addEventListener('scroll', () => {
+      this.#follows = this.#log.scrollHeight - this.#log.scrollTop - this.#log.clientHeight < 48;
+    });
+    const sizes = new ResizeObserver(() => this.#follows && this.#toEnd());
+    for (const part of [this.#log, this.#bubbles]) sizes.observe(part);
     this.#stop.addEventListener('click', () => actions.stop());
     this.#cancel.addEventListener('click', () => this.#endEdit());
     element('forget', HTMLButtonElement).addEventListener('click', () => {
@@ -138,20 +145,17 @@ export class ChatView {
     return bubble;
   }
 
-  /** Shows the confirmed text of an answer; the log stays at its end unless the reader has scrolled up. */
+  /** Shows the confirmed text of an answer. */
   confirm(bubble: AnswerBubble, text: string): void {
-    const follows = this.#log.scrollHeight - this.#log.scrollTop - this.#log.clientHeight < 48;
-    bubble.confirm(text, () => follows && this.#toEnd());
+    bubble.confirm(text);
     this.#announce(text, false);
   }
 
   /** Ends the answer that was begun last. */
   endAnswer(bubble: AnswerBubble, text: string, costs: string): void {
-    const follows = this.#log.scrollHeight - this.#log.scrollTop - this.#log.clientHeight < 96;
     bubble.confirm(text);
     bubble.end(costs, true);
     this.#announce(text, true);
-    if (follows) this.#toEnd();
   }
 
   /** Shows the text of the server alone: its end while it is written. */
@@ -204,6 +208,7 @@ export class ChatView {
   }
 
   #toEnd(): void {
+    this.#follows = true;
     this.#log.scrollTop = this.#log.scrollHeight;
   }
 }
