@@ -138,10 +138,11 @@ export default defineConfig(({ mode }) => ({
           rollupOptions: {
             input: {
               outrider: 'src/outrider/index.ts',
+              'ai-sdk': 'src/outrider/ai-sdk.ts',
               'chat-element': 'src/outrider/chat-element.ts',
               react: 'src/outrider/react.ts',
             },
-            external: ['react'],
+            external: ['react', '@ai-sdk/openai-compatible'],
             preserveEntrySignatures: 'strict',
             output: {
               ...{ entryFileNames: '[name].js', assetFileNames: assetName },

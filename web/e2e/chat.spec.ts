@@ -97,7 +97,7 @@ test('an answer has a twin of the same words, and three numbers', async ({ demo,
   await page.getByRole('button', { name: 'The old man went to the river and' }).click();
   await idle(demo);
   await expect(page.locator('#twin-sentence')).toHaveText(
-    /^The same text, word for word\. (Drafting was|No guess came in time|Too few guesses) /,
+    /^The same text, word for word\. (Drafting was|No pass was saved|Too few passes)/,
   );
   const textOf = async (place: string) => (await page.locator(place).innerText()).replace(/\s+/g, ' ').trim();
   const answer = await textOf('.answer .bubble');
@@ -186,8 +186,10 @@ for (const [width, height] of [
     const { page } = demo;
     await page.setViewportSize({ width, height });
     await demo.open(server, {}, 'chat');
-    for (const id of ['message', 'send', 'gain-speed', 'gain-passes', 'gain-time', 'chat-status']) {
-      await expect(page.locator(`#${id}`)).toBeInViewport({ ratio: 1 });
+    const ids = ['message', 'send', 'gain-speed', 'gain-passes', 'gain-time', 'chat-status'].map((id) => `#${id}`);
+    // A browser scrolls to the element that has the name of the view unless the page prevents it.
+    for (const part of ['.masthead > p', '#views', ...ids]) {
+      await expect(page.locator(part)).toBeInViewport({ ratio: 1 });
     }
     expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(width);
     await page.getByLabel('Your message').fill('Once upon a time');
@@ -196,6 +198,35 @@ for (const [width, height] of [
     await expect(page.locator('.costs')).toBeInViewport();
   });
 }
+
+test('the end of the chat stays in view, also where the page needs its place, unless the reader has scrolled up', async ({
+  demo,
+  server,
+}) => {
+  const { page } = demo;
+  await page.addInitScript(() => {
+    // Empty documents before the page have no storage.
+    if (location.protocol === 'about:') return;
+    const turn = { said: 'And then?', answer: 'They went on. '.repeat(40), costs: '2 tokens in 2 passes' };
+    localStorage.setItem('outrider.chat', JSON.stringify([turn, turn, turn]));
+  });
+  await page.setViewportSize({ width: 390, height: 844 });
+  await demo.open(server, {}, 'chat');
+  const end = page.locator('.costs').last();
+  await expect(end).toBeInViewport({ ratio: 1 });
+  await page.setViewportSize({ width: 390, height: 760 });
+  await expect(end).toBeInViewport({ ratio: 1 });
+  await page.setViewportSize({ width: 390, height: 844 });
+  await page.route('**/pair/draft', (route) => route.fulfill({ status: 404 }));
+  await page.reload();
+  await expect(demo.alert).toHaveText(/./, { timeout: 30_000 });
+  await expect(end).toBeInViewport({ ratio: 1 });
+  const log = page.locator('#chat-log');
+  await log.evaluate((log) => log.scrollTo(0, 0));
+  await page.setViewportSize({ width: 390, height: 760 });
+  await expect(end).not.toBeInViewport();
+  expect(await log.evaluate((log) => log.scrollTop)).toBe(0);
+});
 
 test('HTML in a text does nothing', async ({ demo, server }) => {
   const { page } = demo;

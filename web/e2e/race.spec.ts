@@ -33,7 +33,7 @@ test('three lanes run, and at temperature 0 all write the same text', async ({ d
     { timeout: 100_000 },
   );
   for (const spread of await demo.page.locator('.spread').all()) {
-    await expect(spread).toHaveText(/^median of 3, [\d.]+ to [\d.]+ tokens\/s$/);
+    await expect(spread).toHaveText(/^· median of 3: [\d.]+ to [\d.]+ tokens\/s$/);
   }
   const lanes = await lanesOf(demo);
   expect(lanes.map(({ lane, state }) => [lane, state])).toEqual([

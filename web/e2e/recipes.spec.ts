@@ -156,6 +156,17 @@ const shows: Record<string, (page: Page) => Promise<void>> = {
       expect(written.slice(2 * index, 2 * index + 2)).toEqual(own.choices.map(({ text }) => text));
     }
   },
+  'usechat-of-the-ai-sdk': async (page) => {
+    const send = page.getByRole('button', { name: 'Send' });
+    for (const [turn, said] of ['Once upon a time', 'And then?'].entries()) {
+      await page.getByLabel('Message').fill(said);
+      await send.click();
+      await expect(page.locator('[data-role="user"]').nth(turn)).toHaveText(said);
+      await expect(page.locator('[data-role="assistant"]').nth(turn)).toHaveText(/[a-z]{3}.* \d+ forward passes$/s);
+      await expect(send).toBeEnabled();
+    }
+    await expect(page.locator('footer')).toHaveText('');
+  },
   'where-no-draft-model-can-run': async (page) => {
     await expect(page.locator('#text')).toHaveText(text);
     await expect(page.locator('#mode')).toHaveText('draft ');

@@ -1,4 +1,5 @@
-// All entries of the package, after `npm run package`.
+// The entries of the package, after `npm run package`. `outrider/ai-sdk` is not among them: the AI SDK's own types need a
+// newer TypeScript.
 
 import { Outrider, OutriderError } from 'outrider';
 import type { ChatCompletion, GenerateOptions, Generation } from 'outrider';

@@ -5,6 +5,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import path from 'node:path';
 import type { Page } from '@playwright/test';
+import { violations } from '../axe.js';
 import { builds, chosenBuild, isFull } from '../built.js';
 import { isolation } from '../edge/serve.mjs';
 import { expect, test } from '../fixtures.js';
@@ -15,6 +16,13 @@ import { develop, run, serving, Tarball } from './project.js';
 
 const plain = {};
 const buildOn = (headers: Record<string, string>): string => chosenBuild(headers === isolation, availableParallelism());
+
+/** Apps of the folder `examples`: the variable that has the server's address, and the options of their own server. */
+const examples = [
+  ['vite-react', 'VITE_OUTRIDER_SERVER', '--host 127.0.0.1 --strictPort'],
+  ['nextjs', 'NEXT_PUBLIC_OUTRIDER_SERVER', '--hostname 127.0.0.1'],
+  ['sveltekit', 'VITE_OUTRIDER_SERVER', '--host 127.0.0.1 --strictPort'],
+] as const;
 
 /** Largest size of the packed package, in bytes. */
 const MOST_BYTES = 8_000_000;
@@ -59,6 +67,41 @@ for (const bundler of bundlers.filter(({ isQuick }) => isFull || isQuick)) {
   });
 }
 
+for (const [name, variable, options] of isFull ? examples : []) {
+  test(`the example ${name} builds, and holds a conversation, also while it is written`, async ({ page }) => {
+    test.setTimeout(8 * 60_000);
+    const folder = await tarball.installExample(name);
+    await writeFile(path.join(folder, '.env'), `${variable}=${server.url}\n`);
+    const command = (script: string) => (port: number) => `npm run ${script} -- ${options} --port ${port}`;
+    await develop(folder, command('dev'), (url) => converse(page, url));
+    await run('npm run build', folder);
+    await develop(folder, command('start'), async (url) => {
+      await converse(page, url);
+      // SvelteKit's own server of the built files adds no headers.
+      expect(await page.evaluate(() => crossOriginIsolated)).toBe(name !== 'sveltekit');
+      expect(await violations(page)).toEqual([]);
+    });
+  });
+}
+
+/** Sends two messages to an example, which answers them, and loads the engine. */
+async function converse(page: Page, url: string): Promise<void> {
+  const engine = page.waitForResponse((response) => response.url().includes('.wasm'));
+  await page.goto(url);
+  const send = page.getByRole('button', { name: 'Send' });
+  for (const [turn, said] of ['Once upon a time', 'And then?'].entries()) {
+    await expect(send).toBeEnabled({ timeout: 30_000 });
+    await page.getByLabel('Message').fill(said);
+    await send.click();
+    await expect(page.locator('[data-role="user"]').nth(turn)).toHaveText(said);
+    await expect(page.locator('[data-role="assistant"]').nth(turn)).toHaveText(/[a-z]{3}/);
+    await expect(page.getByRole('status')).toHaveText(/\d+ forward passes of the server$/, { timeout: 30_000 });
+  }
+  await expect(send).toBeEnabled();
+  await expect(page.getByRole('alert').filter({ hasText: /./ })).toHaveCount(0);
+  expect((await engine).headers()['content-type']).toBe('application/wasm');
+}
+
 test('a bundle that is no module is told where the engine is, or says that it has to be', async ({ page }) => {
   const folder = await tarball.install('classic', 'webpack', ['esbuild']);
   await run('esbuild main.js --bundle --format=iife --outdir=. --allow-overwrite --log-level=error', folder);
@@ -88,7 +131,7 @@ test('it can be published, with what a page needs and whoever bundles it', async
   const { files, size } = await tarball.publishDryRun();
   const names = files.map((file) => file.path).filter((name) => !name.startsWith('npm/types/'));
   const modules = builds.map((build) => `npm/${build}.wasm`);
-  const scripts = ['chat-element.js', 'outrider.js', 'react.js', 'worker.js'].flatMap((name) => [
+  const scripts = ['ai-sdk.js', 'chat-element.js', 'outrider.js', 'react.js', 'worker.js'].flatMap((name) => [
     `npm/${name}`,
     `npm/${name}.map`,
   ]);

@@ -17,7 +17,10 @@ const web = path.resolve(here, '../..');
 
 /** Runs a command; an error says what it printed. */
 export async function run(command: string, cwd: string): Promise<string> {
-  const { stdout } = await promisify(exec)(command, { cwd, env: environment(cwd), maxBuffer: 1 << 26 });
+  const running = promisify(exec)(command, { cwd, env: environment(cwd), maxBuffer: 1 << 26 });
+  const { stdout } = await running.catch((error: Error & { stdout: string }) => {
+    throw new Error(`${error.message}\n${error.stdout}`);
+  });
   return stdout;
 }
 
@@ -62,6 +65,15 @@ export class Tarball {
     await writeFile(path.join(folder, 'package.json'), '{ "private": true }');
     const names = [this.file, ...packages].join(' ');
     await run(`npm install --ignore-scripts --no-audit --no-fund --prefer-offline ${names}`, folder);
+    return folder;
+  }
+
+  /** An app of the folder `examples` of the repository, with the package installed. */
+  async installExample(name: string): Promise<string> {
+    const folder = path.join(this.folder, `example-${name}`);
+    const isSource = (file: string): boolean => !/\/(node_modules|\.next|\.svelte-kit|dist|build)$/.test(file);
+    await cp(path.resolve(web, '../examples', name), folder, { recursive: true, filter: isSource });
+    await run(`npm install --ignore-scripts --no-audit --no-fund --prefer-offline ${this.file}`, folder);
     return folder;
   }
 

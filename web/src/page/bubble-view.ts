@@ -44,16 +44,16 @@ export class AnswerBubble {
   }
 
   /** Sets the text that the server has confirmed; it is drawn with the next frame. */
-  confirm(text: string, onDrawn: () => void = () => {}): void {
+  confirm(text: string): void {
     this.#confirmed = text;
-    this.#drawSoon(onDrawn);
+    this.#drawSoon();
   }
 
   /** Sets the unverified text after the confirmed text, likewise; null removes it. */
-  guess(guess: Guess | null, onDrawn: () => void = () => {}): void {
+  guess(guess: Guess | null): void {
     if (guess === null && this.#guessed === null) return;
     this.#guessed = guess;
-    this.#drawSoon(onDrawn);
+    this.#drawSoon();
   }
 
   /** Ends the answer with its costs in words; the last answer of a chat can be written again. */
@@ -73,11 +73,8 @@ export class AnswerBubble {
     this.#below.replaceChildren(...(this.#confirmed === '' ? [] : [copy]), ...(isLast ? [again] : []), this.#costs);
   }
 
-  #drawSoon(onDrawn: () => void): void {
-    this.#frame ??= requestAnimationFrame(() => {
-      this.#draw();
-      onDrawn();
-    });
+  #drawSoon(): void {
+    this.#frame ??= requestAnimationFrame(() => this.#draw());
   }
 
   #draw(): void {

@@ -41,6 +41,8 @@ export class ChatView {
   #phase: Phase = 'idle';
   /** The length of the answer's text that has been announced. */
   #announced = 0;
+  /** True unless the reader has scrolled up: the log stays at its end when it or its content changes its size. */
+  #follows = true;
 
   constructor(actions: ChatActions) {
     this.#actions = actions;
@@ -60,6 +62,11 @@ export class ChatView {
       this.submit();
     });
     this.#message.addEventListener('input', () => this.#fit());
+    this.#log.addEventListener('scroll', () => {
+      this.#follows = this.#log.scrollHeight - this.#log.scrollTop - this.#log.clientHeight < 48;
+    });
+    const sizes = new ResizeObserver(() => this.#follows && this.#toEnd());
+    for (const part of [this.#log, this.#bubbles]) sizes.observe(part);
     this.#stop.addEventListener('click', () => actions.stop());
     this.#cancel.addEventListener('click', () => this.#endEdit());
     element('forget', HTMLButtonElement).addEventListener('click', () => {
@@ -139,26 +146,22 @@ export class ChatView {
     return bubble;
   }
 
-  /** Shows the confirmed text of an answer; the log stays at its end unless the reader has scrolled up. */
+  /** Shows the confirmed text of an answer. */
   confirm(bubble: AnswerBubble, text: string): void {
-    const follows = this.#log.scrollHeight - this.#log.scrollTop - this.#log.clientHeight < 48;
-    bubble.confirm(text, () => follows && this.#toEnd());
+    bubble.confirm(text);
     this.#announce(text, false);
   }
 
   /** Shows guesses after an answer's confirmed text; null removes them. */
   guess(bubble: AnswerBubble, guess: Guess | null): void {
-    const follows = this.#log.scrollHeight - this.#log.scrollTop - this.#log.clientHeight < 48;
-    bubble.guess(guess, () => follows && this.#toEnd());
+    bubble.guess(guess);
   }
 
   /** Ends the answer that was begun last. */
   endAnswer(bubble: AnswerBubble, text: string, costs: string): void {
-    const follows = this.#log.scrollHeight - this.#log.scrollTop - this.#log.clientHeight < 96;
     bubble.confirm(text);
     bubble.end(costs, true);
     this.#announce(text, true);
-    if (follows) this.#toEnd();
   }
 
   /** Shows the text of the server alone: its end while it is written. */
@@ -211,6 +214,7 @@ export class ChatView {
   }
 
   #toEnd(): void {
+    this.#follows = true;
     this.#log.scrollTop = this.#log.scrollHeight;
   }
 }

@@ -96,7 +96,7 @@ export class RaceView {
   beginRun(name: LaneName): void {
     const row = this.#row(name);
     row.track = new Track();
-    row.spread.textContent = `run ${(this.#results[name]?.length ?? 0) + 1} of ${REPETITIONS}`;
+    row.spread.textContent = `· run ${(this.#results[name]?.length ?? 0) + 1} of ${REPETITIONS}`;
   }
 
   add(name: LaneName, round: Round): void {
@@ -119,7 +119,7 @@ export class RaceView {
     const { run, min, max } = median;
     row.track = row.tracks.get(run) ?? row.track;
     const range = `${formatNumber(min)} to ${formatNumber(max)} tokens/s`;
-    row.spread.textContent = runs.length > 1 ? `median of ${runs.length}, ${range}` : '';
+    row.spread.textContent = runs.length > 1 ? `· median of ${runs.length}: ${range}` : '';
     Object.assign(row.spread.dataset, { min: String(min), max: String(max) });
     row.statistics = run;
     this.#drawing.now();

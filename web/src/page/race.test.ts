@@ -109,6 +109,11 @@ test('where no guess came in time, nothing is said to have become faster', () =>
     'No difference: no guess came in time, so the server wrote alone, 90.0 tokens/s against 60.0 tokens/s. ' +
       'Both wrote the same 2 tokens.',
   );
+  // A loss of time that is more than the spread of the runs is not hidden.
+  const slow = { ...run(40, 1, 2), inTime: 0 };
+  expect(sentence({ alone: run(60, 1, 2), ahead: slow }, false)).toMatch(
+    /^Draft ahead was slower than the server alone/,
+  );
 });
 
 test('a race that was not run, or not on one link, compares no times', () => {

@@ -21,7 +21,7 @@ export const lanes: readonly Lane[] = [
   {
     name: 'alone',
     label: 'The server alone',
-    explanation: 'one token a forward pass',
+    explanation: 'it writes without this page',
     mode: 'cloud-only',
     scheme: 'ahead',
   },
@@ -182,7 +182,9 @@ export function raceSentences(results: Results, linkChanged: boolean, ownDraws =
 function aheadSentence(ahead: Median, alone: Median): string {
   const speeds = `${spreadWords(ahead)} against ${spreadWords(alone)}`;
   // Guesses that came too late cannot have made the text faster: such a difference is the machine's.
-  if (ahead.run.inTime === 0) return `No difference: no guess came in time, so the server wrote alone, ${speeds}.`;
+  const isSlower = ahead.max < alone.min;
+  if (ahead.run.inTime === 0 && !isSlower)
+    return `No difference: no guess came in time, so the server wrote alone, ${speeds}.`;
   if (!differ(ahead, alone)) {
     const saved = Math.max(0, alone.run.serverPasses - ahead.run.serverPasses);
     const passes = saved > 0 ? ` It saved the server ${formatCount(saved)} of ${alone.run.serverPasses} passes.` : '';

@@ -27,9 +27,9 @@ export class TextTimes {
     return milliseconds > 0 ? (1000 * (this.#tokens - tokens)) / milliseconds : Number.NaN;
   }
 
-  /** Forward passes of the server that right guesses have saved; the server alone needs one for each token. */
-  get passesSaved(): number {
-    return this.#tokens > 0 ? Math.max(0, this.#tokens - this.#passes) : Number.NaN;
+  /** Forward passes of the server. */
+  get passes(): number {
+    return this.#passes;
   }
 
   get tokens(): number {
@@ -51,27 +51,33 @@ export interface Gain {
 export function gainOf(answer: TextTimes, twin: TextTimes, twinEnded: boolean): Gain {
   const [speed, alone] = [answer.tokensPerSecond, twinEnded ? twin.tokensPerSecond : Number.NaN];
   const ratio = speed / alone;
-  const saved = answer.passesSaved;
+  // The twin's passes, and not its tokens: a server that drafts itself saves passes alone as well.
+  const saved = twin.passes - answer.passes;
   const savedMs = 1000 * answer.tokens * (1 / alone - 1 / speed);
-  // A text that saved hardly a pass cannot have become faster: such a difference is the machine's.
-  const isSame = saved < LEAST_SHARE * answer.tokens || Math.abs(ratio - 1) < 0.05;
+  const isSame = isNoDifference(ratio, saved, answer.tokens);
   const waits = 'known after the twin';
   return {
     speed: [
       formatNumber(speed),
       Number.isFinite(ratio) ? (isSame ? 'as the server alone' : `${formatNumber(ratio)} × the server alone`) : 'now',
     ],
-    passes: [
-      formatCount(saved),
-      answer.tokens > 0
-        ? `of ${answer.tokens}: ${Math.round((100 * saved) / answer.tokens)} %`
-        : 'of the server’s work',
-    ],
+    passes: [twinEnded ? formatCount(Math.max(0, saved)) : '–', passesNote(answer, twin, twinEnded)],
     time: [
       Number.isFinite(savedMs) ? (isSame || savedMs < 0 ? '0 s' : formatMilliseconds(savedMs)) : '–',
       Number.isFinite(savedMs) ? timeNote(isSame, savedMs) : waits,
     ],
   };
+}
+
+/** Decides whether a ratio of speeds is noise. A text that saved hardly a pass cannot have become faster. */
+function isNoDifference(ratio: number, saved: number, tokens: number): boolean {
+  return Math.abs(ratio - 1) < 0.05 || (ratio > 1 && saved < LEAST_SHARE * tokens);
+}
+
+function passesNote(answer: TextTimes, twin: TextTimes, twinEnded: boolean): string {
+  if (answer.tokens === 0) return 'of the server’s work';
+  if (!twinEnded) return `${answer.passes} for ${answer.tokens} tokens so far`;
+  return answer.passes === twin.passes ? `${twin.passes} like the twin` : `${answer.passes} instead of ${twin.passes}`;
 }
 
 function timeNote(isSame: boolean, savedMs: number): string {
@@ -84,7 +90,7 @@ function timeNote(isSame: boolean, savedMs: number): string {
  * @param isAhead whether the draft ran ahead of the server, where both texts are the same by construction
  */
 export function twinSentence(answer: Summary, twin: Summary, ratio: number, isAhead: boolean): string {
-  const saved = answer.tokens - answer.serverPasses;
+  const saved = twin.serverPasses - answer.serverPasses;
   const length = Math.min(answer.tokenIds.length, twin.tokenIds.length);
   const isSame = answer.tokenIds.slice(0, length).every((id, position) => id === twin.tokenIds[position]);
   const text = isSame
@@ -92,18 +98,20 @@ export function twinSentence(answer: Summary, twin: Summary, ratio: number, isAh
     : isAhead
       ? 'The two texts differ, which is expected only where the server’s engine makes its own random draws.'
       : 'Another text from the same distribution: in rounds a seed does not decide the text.';
-  if (saved <= 0) return `${text} No guess came in time to save a pass.`;
-  if (saved < LEAST_SHARE * answer.tokens) return `${text} Too few guesses came in time to make a difference.`;
+  if (!(ratio <= 0.95)) {
+    if (saved <= 0) return `${text} No pass was saved: the server wrote as fast without guesses.`;
+    if (saved < LEAST_SHARE * answer.tokens) return `${text} Too few passes were saved to make a difference.`;
+  }
   const speed = Number.isFinite(ratio) ? ` Drafting was ${speedWords(ratio)}.` : '';
   return `${text}${speed}`;
 }
 
 /** The costs of an answer in a few words, for the line below it. */
-export function costsOf({ finish, tokens }: Summary, times: TextTimes): string {
-  const saved = times.passesSaved;
-  const parts = [`${tokens} ${tokens === 1 ? 'token' : 'tokens'}`];
+export function costsOf({ finish, tokens, serverPasses }: Summary, times: TextTimes): string {
+  const count = (number: number, one: string, more: string): string =>
+    `${formatCount(number)} ${number === 1 ? one : more}`;
+  const parts = [`${count(tokens, 'token', 'tokens')} in ${count(serverPasses, 'pass', 'passes')}`];
   if (Number.isFinite(times.tokensPerSecond)) parts.push(`${formatNumber(times.tokensPerSecond)} tokens/s`);
-  if (saved > 0) parts.push(`${formatCount(saved)} ${saved === 1 ? 'pass' : 'passes'} saved`);
   const ends: Partial<Record<Summary['finish'], string>> = {
     cancelled: 'stopped',
     length: 'ended at the length limit',
