@@ -11,6 +11,8 @@ mod bench;
 mod check;
 mod config;
 mod drafting;
+#[cfg(feature = "papers")]
+mod experiment;
 mod explain;
 mod fetch;
 mod generate;
@@ -79,7 +81,7 @@ enum Command {
     #[cfg(feature = "papers")]
     Theory(theory::Theory),
     #[cfg(feature = "papers")]
-    Reproduce(reproduce::Reproduce),
+    Reproduce(Box<reproduce::Reproduce>),
     #[cfg(feature = "papers")]
     TrainGate(train_gate::TrainGate),
     Bench(bench::Bench),
