@@ -1,4 +1,4 @@
-//! `outrider reproduce` as researchers run it: on the built-in prompts and on their own.
+//! `outrider reproduce` and `outrider sweep` as researchers run them: on the built-in prompts and on their own.
 #![cfg(feature = "papers")]
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
@@ -70,6 +70,56 @@ fn reproduce_takes_texts_metric_and_link_of_a_user() {
     assert!((fields.last().unwrap() - (0.04 * fields[2] + 0.05)).abs() < 1e-9, "{target:?}");
     let metric = [&common[..], &["--metric", "meteor"]].concat();
     assert!(stderr_of(&metric).contains("unknown metric \"meteor\": use exact-match"));
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+/// A researcher's own questions: a conversation of two turns among them, and one that does not fit.
+#[test]
+fn sweep_compares_settings_on_questions_of_a_user() {
+    let folder = scratch("swept", b"").with_extension("d");
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    let (data, csv, out) = (folder.join("questions.jsonl"), folder.join("texts.csv"), folder.join("out"));
+    let long = "word ".repeat(4000);
+    let questions = [
+        r#"{"prompt": "Once upon a time", "reference": " there was a king."}"#.to_owned(),
+        r#"{"question_id": 81, "turns": ["Tell a tale.", "Another."], "reference": ["A king.", "A queen."]}"#
+            .to_owned(),
+        format!(r#"{{"prompt": "{long}", "reference": "none"}}"#),
+        r#"{"question": "The king had", "answer": "three sons\n#### 3"}"#.to_owned(),
+    ];
+    fs::write(&data, questions.join("\n")).unwrap();
+    let [data, csv, out_path] = [&data, &csv, &out].map(|path| path.to_str().unwrap());
+    let arguments: [&[&str]; 3] = [
+        &["sweep", "--data", data, "--out", out_path, "--csv", csv, "--seeds", "2", "--max-tokens", "12"],
+        &["--metric", "rouge", "--times", "draft=8,row=2,pass=40", "--link", "rate=1,rtt=20"],
+        &["--scheme", "k-sqs,coupled", "--support-size", "4,8", "--draft-length", "2,4", "--temperature", "1"],
+    ];
+    let output = outrider(&arguments.concat());
+    let printed = stdout(&output);
+    for part in [
+        "3 prompts, 2 seeds each, texts of at most 12 tokens. 1 more prompts are left out",
+        "| setting | mean accepted length | acceptance rate | uplink bits a token | ms a token | speed-up | ROUGE-L |",
+        "| target alone, T = 1, top-p = 0.95 | 1 |",
+        "| scheme k-sqs, support-size 8, draft-length 4 |",
+        "a link of 1 Mbit/s and a round-trip time of 20 ms",
+        "Best of 6 settings by speed-up: ",
+        "Best of 6 settings by ROUGE-L: ",
+    ] {
+        assert!(printed.contains(part), "{part} in {printed}");
+    }
+    let rows = fs::read_to_string(csv).unwrap();
+    assert!(rows.starts_with("scheme,support-size,draft-length,setting,prompt,seed,tokens,"), "{rows}");
+    // Six settings and the target, three prompts, two seeds.
+    assert_eq!(rows.lines().count(), 1 + 7 * 3 * 2, "{rows}");
+    let report: Value = serde_json::from_slice(&fs::read(out.join("sweep.json")).unwrap()).unwrap();
+    let first = &report["samples"]["measured"]["settings"][0]["measured"]["acceptedLength"];
+    let (low, high) = (first["interval"]["low"].as_f64().unwrap(), first["interval"]["high"].as_f64().unwrap());
+    assert!((1.0..=3.0).contains(&low) && low <= high && high <= 3.0, "two drafts and a token at most: {first}");
+    // The same command gives the same numbers.
+    assert_eq!(stdout(&outrider(&arguments.concat())), printed);
+    let scheme = ["sweep", "--scheme", "ahead"];
+    assert!(stderr_of(&scheme).contains("--scheme ahead adapts to real time"));
     fs::remove_dir_all(&folder).unwrap();
 }
 
