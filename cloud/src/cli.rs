@@ -11,6 +11,8 @@ mod bench;
 mod check;
 mod config;
 mod drafting;
+#[cfg(feature = "papers")]
+mod experiment;
 mod explain;
 mod fetch;
 mod generate;
@@ -20,6 +22,8 @@ mod output;
 mod reproduce;
 mod rules;
 mod serve;
+#[cfg(feature = "papers")]
+mod sweep;
 #[cfg(feature = "papers")]
 mod theory;
 #[cfg(feature = "papers")]
@@ -37,6 +41,7 @@ const RESEARCH: &str = if cfg!(feature = "papers") {
         "  outrider generate --local --explain \"Once\"       the papers' predictions beside the measurements\n",
         "  outrider theory                                  the papers' tables, from their closed forms\n",
         "  outrider reproduce                               the papers' tables and figures, by experiments\n",
+        "  outrider sweep --support-size 4,8,16             settings side by side, on your own prompts too\n",
         "  outrider train-gate --out gate.safetensors       train SPRINTER's gate and SpecDec++'s stop head\n",
     )
 } else {
@@ -79,7 +84,9 @@ enum Command {
     #[cfg(feature = "papers")]
     Theory(theory::Theory),
     #[cfg(feature = "papers")]
-    Reproduce(reproduce::Reproduce),
+    Reproduce(Box<reproduce::Reproduce>),
+    #[cfg(feature = "papers")]
+    Sweep(Box<sweep::Sweep>),
     #[cfg(feature = "papers")]
     TrainGate(train_gate::TrainGate),
     Bench(bench::Bench),
@@ -115,6 +122,8 @@ pub fn main() -> ExitCode {
                 Command::Theory(theory) => theory.run(),
                 #[cfg(feature = "papers")]
                 Command::Reproduce(reproduce) => reproduce.run().await,
+                #[cfg(feature = "papers")]
+                Command::Sweep(sweep) => sweep.run().await,
                 #[cfg(feature = "papers")]
                 Command::TrainGate(train_gate) => train_gate.run().await,
                 Command::Bench(bench) => bench.run().await,

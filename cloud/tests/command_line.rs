@@ -66,38 +66,6 @@ fn a_gate_is_trained_again_to_the_same_bytes() {
     assert!(complaint(&["train-gate", "--out", "/nowhere/gate.safetensors"]).contains("no folder /nowhere"));
 }
 
-/// One item of each kind, one that is there already, and one that does not exist.
-#[cfg(feature = "papers")]
-#[test]
-fn reproduce_gives_an_item_once() {
-    let list = stdout(&outrider(&["reproduce"]));
-    for line in ["tk-slt    table-1", "sqs       figure-2", "not offline    Medusa and Eagle-2"] {
-        assert!(list.contains(line), "{line} in {list}");
-    }
-    let folder = scratch("reproduced", b"").with_extension("d");
-    let _ = fs::remove_dir_all(&folder);
-    let out = folder.to_str().unwrap();
-    let printed = stdout(&outrider(&["reproduce", "tk-slt", "table-1", "--out", out]));
-    assert!(printed.contains("| 0.8 | 14 | 6 | 4 | 2 | 1 |"), "{printed}");
-    // For this pair, the trend that the paper reports: at T = 0 alpha falls with K, at T = 1 it grows.
-    let measured = ["reproduce", "tk-slt", "figure-3", "--prompts", "2", "--out", out];
-    let first = outrider(&measured);
-    let numbers: Value = serde_json::from_slice(&fs::read(folder.join("tk-slt-figure-3.json")).unwrap()).unwrap();
-    let rates = |index: usize| -> Vec<f64> {
-        let rates = numbers["samples"]["measured"][index]["acceptanceRates"].as_array().unwrap();
-        rates.iter().map(|rate| rate["value"].as_f64().unwrap()).collect()
-    };
-    assert!(rates(0).windows(2).all(|pair| pair[0] >= pair[1]), "{:?}", rates(0));
-    assert!(rates(1).windows(2).all(|pair| pair[0] <= pair[1]), "{:?}", rates(1));
-    assert!(fs::read_to_string(folder.join("tk-slt-figure-3.svg")).unwrap().starts_with("<svg"));
-    let again = outrider(&measured);
-    assert!(String::from_utf8_lossy(&again.stderr).contains("is there already"), "{again:?}");
-    assert_eq!(stdout(&first).trim(), stdout(&again).trim());
-    assert!(complaint(&["reproduce", "tk-slt", "table-7"]).contains("tk-slt has no table-7; it has figure-2, table-1"));
-    assert!(complaint(&["reproduce", "nobody"]).contains("unknown paper nobody"));
-    fs::remove_dir_all(&folder).unwrap();
-}
-
 #[cfg(feature = "papers")]
 #[test]
 fn theory_names_its_symbols() {

@@ -12,18 +12,24 @@
 //! | [`sessions`] | a pair with both ends in this process |
 //! | [`laboratory`] | what the experiments share: the pair, its prompts, times of passes |
 //! | [`data`] | prompts and references of a user's own |
+//! | [`metric`] | quality of answers beside references |
+//! | [`grid`] | any settings on any prompts: `outrider sweep` |
 //! | [`records`] | every text that was written, for a CSV file |
+//! | `timing` | times of forward passes on this machine |
 //! | [`clock`] | what rounds take over a link, by what is known of its parts |
 
 mod cascades;
 pub mod clock;
 pub mod data;
 pub mod dssd;
+pub mod grid;
 pub mod items;
 pub mod laboratory;
+pub mod metric;
 pub mod records;
 pub mod sessions;
 mod sprinter;
 mod sqs;
 mod table;
+mod timing;
 mod tk_slt;

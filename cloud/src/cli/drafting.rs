@@ -45,9 +45,7 @@ impl FromArgMatches for DraftingArgs {
             }
         }
         for number in drafting_numbers() {
-            let value = matches.get_one::<f64>(number.name).map_or(Value::Null, |&value| {
-                if number.bounds.integer { Value::from(value as u64) } else { Value::from(value) }
-            });
+            let value = matches.get_one::<f64>(number.name).map_or(Value::Null, |&value| number_value(number, value));
             options.insert(number.name.to_owned(), value);
         }
         options.insert(ADAPTIVE_MODE.to_owned(), matches.get_flag(ADAPTIVE_MODE).into());
@@ -61,17 +59,22 @@ impl FromArgMatches for DraftingArgs {
     }
 }
 
-fn drafting_numbers() -> impl Iterator<Item = &'static NumberInfo> {
+pub(super) fn drafting_numbers() -> impl Iterator<Item = &'static NumberInfo> {
     let is_argument = |number: &&NumberInfo| number.group != Group::Sampling && !FIXED_PLAN.contains(&number.name);
     NUMBERS.iter().copied().filter(is_argument)
 }
 
+/// A number as JSON, without a fraction where it is a whole one.
+pub(super) fn number_value(number: &NumberInfo, value: f64) -> Value {
+    if number.bounds.integer { Value::from(value as u64) } else { Value::from(value) }
+}
+
 /// Converts a name such as `supportSize` to `support-size`.
-fn flag(name: &str) -> String {
+pub(super) fn flag(name: &str) -> String {
     name.chars().flat_map(|c| c.is_uppercase().then_some('-').into_iter().chain(c.to_lowercase())).collect()
 }
 
-fn name_arg(kind: &'static NameInfo) -> Arg {
+pub(super) fn name_arg(kind: &'static NameInfo) -> Arg {
     let entries = (kind.entries)();
     let names: Vec<&str> = entries.iter().map(|entry| entry.name).collect();
     let names = names.join(", ");
@@ -92,7 +95,7 @@ fn name_arg(kind: &'static NameInfo) -> Arg {
         .help(help)
 }
 
-fn parameter_arg(kind: &'static NameInfo) -> Option<Arg> {
+pub(super) fn parameter_arg(kind: &'static NameInfo) -> Option<Arg> {
     let (name, label) = kind.parameter?;
     let parameters = (kind.entries)().into_iter().filter_map(|Entry { name, parameter, .. }| {
         parameter.map(|parameter| format!("{} of {name} ({})", parameter.symbol, parameter.default))
@@ -104,7 +107,7 @@ fn parameter_arg(kind: &'static NameInfo) -> Option<Arg> {
     Some(arg.allow_negative_numbers(true))
 }
 
-fn number_arg(number: &'static NumberInfo) -> Arg {
+pub(super) fn number_arg(number: &'static NumberInfo) -> Arg {
     let unset = if number.unset.is_empty() { String::new() } else { format!(" [default: {}]", number.unset) };
     let help = format!("{}{}{unset}", number.explanation, readers(number.name));
     let parse = |text: &str| {

@@ -54,7 +54,8 @@ const LEFT: f64 = 44.0;
 const RIGHT: f64 = 12.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 38.0;
-const TICKS: u8 = 5;
+/// Ticks of an axis, at most.
+const TICKS: f64 = 6.0;
 /// Width and height of a letter.
 const LETTER: (f64, f64) = (5.8, 11.0);
 
@@ -104,6 +105,21 @@ impl Frame {
     }
 }
 
+/// Round numbers of a range, a step of 1, 2 or 5 times a power of ten apart, each as it is written.
+fn ticks((low, high): (f64, f64)) -> Vec<(f64, String)> {
+    let least = (high - low) / TICKS;
+    if !least.is_normal() {
+        return Vec::new();
+    }
+    let power = 10f64.powf(least.log10().floor());
+    let step = [1.0, 2.0, 5.0].map(|times| times * power).into_iter().find(|step| *step >= least);
+    let step = step.unwrap_or(10.0 * power);
+    let digits = (-step.log10().floor()).max(0.0) as usize;
+    let (first, last) = ((low / step - 1e-9).ceil() as i64, (high / step + 1e-9).floor() as i64);
+    let tick = |index: i64| (index as f64 * step, format!("{:.digits$}", index as f64 * step));
+    (first..=last).map(tick).collect()
+}
+
 impl Panel {
     fn draw(&self, out: &mut String, frame: &Frame) {
         let &Frame { left, top, width, height, bounds } = frame;
@@ -112,14 +128,15 @@ impl Panel {
         text(out, left + width / 2.0, top + height + 30.0, "text-anchor=\"middle\" font-size=\"10\"", self.across);
         // Writing to a string cannot fail.
         let _ = writeln!(out, "<path class=\"axis\" d=\"M{left} {top}v{height}h{width}\"/>");
-        for tick in 0..=TICKS {
-            let share = f64::from(tick) / f64::from(TICKS);
-            let (x, y) =
-                (bounds.x.0 + share * (bounds.x.1 - bounds.x.0), bounds.y.0 + share * (bounds.y.1 - bounds.y.0));
-            let (across, up) = frame.place(x, y);
-            let _ = writeln!(out, "<path class=\"axis\" d=\"M{left} {up:.1}h-3M{across:.1} {}v3\"/>", top + height);
-            text(out, across, top + height + 14.0, "text-anchor=\"middle\" font-size=\"9\"", &format!("{x:.2}"));
-            text(out, left - 5.0, up + 3.0, "text-anchor=\"end\" font-size=\"9\"", &format!("{y:.2}"));
+        for (x, written) in ticks(bounds.x) {
+            let (across, floor) = (frame.place(x, bounds.y.0).0, top + height);
+            let _ = writeln!(out, "<path class=\"axis\" d=\"M{across:.1} {floor}v3\"/>");
+            text(out, across, floor + 14.0, "text-anchor=\"middle\" font-size=\"9\"", &written);
+        }
+        for (y, written) in ticks(bounds.y) {
+            let up = frame.place(bounds.x.0, y).1;
+            let _ = writeln!(out, "<path class=\"axis\" d=\"M{left} {up:.1}h-3\"/>");
+            text(out, left - 5.0, up + 3.0, "text-anchor=\"end\" font-size=\"9\"", &written);
         }
         let mut taken = Vec::new();
         for curve in &self.curves {
@@ -192,5 +209,20 @@ impl Curve {
                 taken.push((x + f64::from(dx) * size.0 / 8.0, y + f64::from(dy) * size.1 / 2.0));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_inside() {
+        let written = |range| ticks(range).into_iter().map(|(_, written)| written).collect::<Vec<_>>();
+        assert_eq!(written((0.0, 64.0)), ["0", "20", "40", "60"]);
+        assert_eq!(written((0.0, 1.27)), ["0.0", "0.5", "1.0"]);
+        assert_eq!(written((0.7, 0.9)), ["0.70", "0.75", "0.80", "0.85", "0.90"]);
+        assert_eq!(written((-3.0, 0.0)), ["-3.0", "-2.5", "-2.0", "-1.5", "-1.0", "-0.5", "0.0"]);
+        assert_eq!(written((1.0, 1.0)), [""; 0]);
     }
 }

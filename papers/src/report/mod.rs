@@ -3,9 +3,11 @@
 //! | module | result |
 //! |---|---|
 //! | [`estimate`] | a ratio over texts, with its standard error |
+//! | [`bootstrap`] | intervals of any quantity, by drawing texts |
 //! | [`chart`], [`curves`] | pictures as SVG: bars, and panels of curves |
 //! | [`files`] | NAME.md, NAME.json and NAME.svg, which begin with when and on what they were made |
 
+pub mod bootstrap;
 pub mod chart;
 pub mod curves;
 pub mod estimate;

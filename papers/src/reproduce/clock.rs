@@ -4,6 +4,8 @@ use core::time::Duration;
 
 use outrider_speculation::{control::link::Link, study::RoundRecord};
 
+use super::sessions::Session;
+
 /// Times of an edge's and a target's passes, and the link between them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Clock {
@@ -66,9 +68,36 @@ impl Clock {
         spent
     }
 
+    /// Time of a session in seconds, whatever its gate and rule: tokens that passed are drafts that a later pass reads.
+    pub fn seconds(&self, session: &Session) -> f64 {
+        let statistics = &session.statistics;
+        let drafts = session.rounds.iter().map(|round| round.drafted.len()).sum::<usize>() + statistics.passed;
+        let computing = (self.draft + self.row) * drafts as f64 + self.pass * statistics.server_passes as f64;
+        computing + self.crossings(session)
+    }
+
+    /// Time of a session's frames on the link, in seconds. Rounds wait for each other; a text of the target alone
+    /// streams and takes one round trip.
+    pub fn crossings(&self, session: &Session) -> f64 {
+        match session.rounds.is_empty() {
+            true if session.statistics.server_passes == 0 => 0.0,
+            true => 2.0 * self.delay,
+            false => {
+                let bits = session.rounds.iter().map(|round| [round.uplink_bits, round.downlink_bits]);
+                bits.flatten().map(|bits| self.crossing(bits)).sum()
+            }
+        }
+    }
+
     /// Time of `tokens` tokens that the target writes alone, in seconds.
     pub fn alone(&self, tokens: usize) -> f64 {
         self.pass * tokens as f64
+    }
+
+    /// Rate and round-trip time of the link, as a phrase.
+    pub fn link_speed(&self) -> String {
+        let rate = self.bits_per_second.map_or("no limit".to_owned(), |rate| format!("{} Mbit/s", rate / 1e6));
+        if self.delay > 0.0 { format!("{rate} and a round-trip time of {} ms", 2e3 * self.delay) } else { rate }
     }
 
     /// The link, in either direction.
@@ -90,6 +119,8 @@ impl Clock {
 
 #[cfg(test)]
 mod tests {
+    use outrider_speculation::study::Statistics;
+
     use super::*;
 
     /// DSSD, §4.1, by hand: 61 269 bytes a round at 100 Mbit/s and 50 ms each way, eight drafts of 1 ms, a pass of 20.
@@ -103,5 +134,36 @@ mod tests {
         let twice = clock.with_twice_the_link().spend([round, round]);
         assert!((twice.link - 2.0 * spent.link).abs() < 1e-9 && twice.drafting == spent.drafting, "{twice:?}");
         assert!((clock.alone(100) - 2.0).abs() < 1e-12);
+    }
+
+    /// By hand: two rounds of three drafts, each round 1 Mbit up and none down at 10 Mbit/s and 20 ms a round trip; the
+    /// target alone takes a pass a token and one round trip.
+    #[test]
+    fn a_session_takes_its_passes_and_its_frames() {
+        let clock = Clock { draft: 0.001, pass: 0.02, row: 0.0005, bits_per_second: Some(1e7), delay: 0.01 };
+        let round = RoundRecord {
+            round: 0,
+            drafted: vec![1; 3],
+            accepted: 3,
+            token: Some(1),
+            payload_bits: 0,
+            uplink_bits: 1_000_000,
+            downlink_bits: 0,
+            draft_ms: 0.0,
+            round_trip_ms: 0.0,
+            threshold: None,
+            other_bits: std::collections::BTreeMap::new(),
+        };
+        let session = |rounds: Vec<RoundRecord>, server_passes| Session {
+            prompt: vec![0],
+            tokens: vec![1; 8],
+            origins: Vec::new(),
+            rounds,
+            statistics: Statistics { server_passes, ..Statistics::default() },
+        };
+        let rounds = clock.seconds(&session(vec![round.clone(), round], 2));
+        assert!((rounds - (6.0 * 0.0015 + 2.0 * 0.02 + 2.0 * (0.1 + 0.02))).abs() < 1e-9, "{rounds}");
+        let alone = clock.seconds(&session(Vec::new(), 8));
+        assert!((alone - (8.0 * 0.02 + 0.02)).abs() < 1e-9, "{alone}");
     }
 }

@@ -1,129 +1,179 @@
-//! Prompts and references of a user's own, from a file of JSON lines, in place of the built-in ones.
+//! Prompts and references of a user's own, from a file or folder, in place of the built-in ones.
 //!
-//! A line is an object with a `prompt` (text that the models continue) or `messages` (a conversation, for the model's
-//! chat template), and with a `reference`, the right answer, where an item needs one. Other fields are ignored.
+//! | path | prompts |
+//! |---|---|
+//! | `.jsonl`, `.json` | an object a line, or a list of objects, with the fields of [`Line`]'s formats |
+//! | `.parquet` | a row as such an object |
+//! | `.story`, `.summary` | an article of CNN/DailyMail or XSum |
+//! | other files | a text a line |
+//! | a folder | all of its files, in the order of their names; other files are one text each |
+
+mod formats;
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    rc::Rc,
+};
 
 use outrider_models::{Message, Tokenizer};
-use serde::Deserialize;
+use parquet::{
+    errors::ParquetError,
+    file::reader::{FileReader, SerializedFileReader},
+};
+use serde_json::Value;
 
+pub use self::formats::{Ask, Line, LineError};
 use super::sessions::Failure;
 
-/// The text that a line asks the models to continue.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Ask {
-    /// Text that is continued as it is.
-    Prompt(String),
-    /// A conversation, of which the model's chat template makes the text.
-    Messages(Vec<Message>),
-}
+/// Turns text or a conversation into token ids.
+pub type Encode = Rc<dyn Fn(&Ask) -> Result<Vec<u32>, Failure>>;
 
-/// A line of a file: a question, and its answer if there is one.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Line {
-    /// The text to continue.
-    pub ask: Ask,
-    /// The right continuation.
-    pub reference: Option<String>,
-}
-
-/// Prompts as token ids, each with its reference.
-#[derive(Debug, Clone, Default, PartialEq)]
+/// Prompts as token ids, each with its line.
+#[derive(Clone)]
 pub struct Data {
-    /// Token ids of each prompt.
+    /// Lines of the file in their order.
+    pub lines: Vec<Line>,
+    /// Token ids of the prompt of each line.
     pub prompts: Vec<Vec<u32>>,
-    /// Reference of each prompt, if it has one.
-    pub references: Vec<Option<String>>,
+    encode: Encode,
+}
+
+impl std::fmt::Debug for Data {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Data").field("lines", &self.lines).finish_non_exhaustive()
+    }
 }
 
 impl Data {
+    /// Encodes the prompts of lines.
+    ///
+    /// # Errors
+    /// If a prompt cannot be encoded.
+    pub fn new(lines: Vec<Line>, encode: Encode) -> Result<Self, Failure> {
+        let prompts = lines.iter().map(|line| encode(&line.ask)).collect::<Result<_, _>>()?;
+        Ok(Self { lines, prompts, encode })
+    }
+
+    /// Token ids of a conversation.
+    ///
+    /// # Errors
+    /// If it cannot be encoded.
+    pub fn encode(&self, messages: Vec<Message>) -> Result<Vec<u32>, Failure> {
+        (self.encode)(&Ask::Messages(messages))
+    }
+
     /// Token ids of each prompt followed by its reference.
     ///
     /// # Errors
     /// If the tokenizer refuses a reference.
     pub fn texts(&self, tokenizer: &Tokenizer) -> Result<Vec<Vec<u32>>, Failure> {
-        let text = |(prompt, reference): (&Vec<u32>, &Option<String>)| {
-            let reference = tokenizer.encode_prompt(None, reference.as_deref().unwrap_or_default())?;
+        let text = |(prompt, line): (&Vec<u32>, &Line)| {
+            let reference = tokenizer.encode_prompt(None, line.reference.as_deref().unwrap_or_default())?;
             Ok([&prompt[..], &reference].concat())
         };
-        self.prompts.iter().zip(&self.references).map(text).collect()
+        self.prompts.iter().zip(&self.lines).map(text).collect()
     }
 }
 
-/// Error of a file of prompts.
+/// Error of a file or folder of prompts.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataError {
-    /// The file has fewer lines than errors can be estimated from.
-    #[error("a file of prompts needs at least 2 lines of JSON; it has {0}")]
-    TooFew(usize),
-    /// A line is no JSON object, or a field has the wrong type.
-    #[error("line {line} is not a JSON object with a prompt or messages: {source}")]
-    Json {
-        /// Number of the line, from 1.
-        line: usize,
-        /// Error of the JSON reader.
-        source: serde_json::Error,
+    /// There are fewer prompts than errors can be estimated from.
+    #[error("{path} has {found} prompts; give at least 2")]
+    TooFew {
+        /// Path that was given.
+        path: PathBuf,
+        /// Number of prompts that were found.
+        found: usize,
     },
-    /// A line has neither a prompt nor messages, or both.
-    #[error("line {line} needs either \"prompt\" or \"messages\"")]
-    Ask {
-        /// Number of the line, from 1.
+    /// The file or folder cannot be read.
+    #[error("{path} cannot be read: {source}")]
+    Read {
+        /// Path of the file or folder.
+        path: PathBuf,
+        /// Error of the operating system.
+        source: io::Error,
+    },
+    /// The file is not Parquet, or of a kind that is not supported.
+    #[error("{path} cannot be read as Parquet: {source}; convert it to JSON lines")]
+    Parquet {
+        /// Path of the file that was read.
+        path: PathBuf,
+        /// Error of the Parquet reader.
+        source: ParquetError,
+    },
+    /// A line is not a prompt.
+    #[error("{path}: line {line} {source}")]
+    Line {
+        /// Path of the file that was read.
+        path: PathBuf,
+        /// Number of the line or row, from 1.
         line: usize,
+        /// Error that the line has.
+        source: LineError,
     },
 }
 
-#[derive(Deserialize)]
-struct Fields {
-    prompt: Option<String>,
-    messages: Option<Vec<Message>>,
-    reference: Option<String>,
-}
-
-/// Reads the lines of a file; empty ones are skipped.
+/// Reads at most `most` prompts from a file or folder. Empty lines are skipped.
 ///
 /// # Errors
-/// If a line is not what it should be, or there are fewer than two.
-pub fn read(text: &str) -> Result<Vec<Line>, DataError> {
-    let numbered = (1..).zip(text.lines()).filter(|(_, text)| !text.trim().is_empty());
-    let lines = numbered.map(|(line, text)| {
-        let fields: Fields = serde_json::from_str(text).map_err(|source| DataError::Json { line, source })?;
-        let ask = match (fields.prompt, fields.messages) {
-            (Some(prompt), None) => Ask::Prompt(prompt),
-            (None, Some(messages)) => Ask::Messages(messages),
-            _ => return Err(DataError::Ask { line }),
+/// If a file cannot be read, a line is not what it should be, or there are fewer than two prompts.
+pub fn open(path: &Path, most: usize) -> Result<Vec<Line>, DataError> {
+    let read = |source| DataError::Read { path: path.to_owned(), source };
+    let mut lines = Vec::new();
+    if path.is_dir() {
+        let entries = fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(read)?;
+        let mut files: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
+        files.retain(|file| file.is_file() && !file.file_name().is_some_and(|name| name.as_encoded_bytes()[0] == b'.'));
+        files.sort();
+        for file in files {
+            lines.extend(read_file(&file, true, most - lines.len())?);
+        }
+    } else {
+        lines = read_file(path, false, most)?;
+    }
+    if lines.len() < 2 { Err(DataError::TooFew { path: path.to_owned(), found: lines.len() }) } else { Ok(lines) }
+}
+
+/// Reads at most `most` prompts from a file. A text without a known format is one prompt if it `is_one`, or else each
+/// of its lines.
+fn read_file(path: &Path, is_one: bool, most: usize) -> Result<Vec<Line>, DataError> {
+    let kind = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+    let at = |line| move |source| DataError::Line { path: path.to_owned(), line, source };
+    if kind == "parquet" {
+        let wrong = |source| DataError::Parquet { path: path.to_owned(), source };
+        let file = fs::File::open(path).map_err(|source| DataError::Read { path: path.to_owned(), source })?;
+        let reader = SerializedFileReader::new(file).map_err(wrong)?;
+        let rows = reader.get_row_iter(None).map_err(wrong)?.take(most);
+        let line = |(number, row): (usize, Result<parquet::record::Row, _>)| {
+            formats::of_json(row.map_err(wrong)?.to_json_value()).map_err(at(number)).map(Option::into_iter)
         };
-        Ok(Line { ask, reference: fields.reference })
-    });
-    let lines = lines.collect::<Result<Vec<_>, _>>()?;
-    if lines.len() < 2 { Err(DataError::TooFew(lines.len())) } else { Ok(lines) }
+        return Ok((1..).zip(rows).map(line).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect());
+    }
+    let text = fs::read_to_string(path).map_err(|source| DataError::Read { path: path.to_owned(), source })?;
+    let numbered = || (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
+    let lines: Vec<Option<Line>> = match &kind[..] {
+        "json" | "jsonl" | "ndjson" if text.trim_start().starts_with('[') => {
+            let values: Vec<Value> = serde_json::from_str(&text).map_err(LineError::from).map_err(at(1))?;
+            let values = (1..).zip(values).take(most);
+            values.map(|(number, value)| formats::of_json(value).map_err(at(number))).collect::<Result<_, _>>()?
+        }
+        "json" | "jsonl" | "ndjson" => {
+            let line = |(number, line)| {
+                let value = serde_json::from_str(line).map_err(LineError::from).map_err(at(number))?;
+                formats::of_json(value).map_err(at(number))
+            };
+            numbered().take(most).map(line).collect::<Result<_, _>>()?
+        }
+        "story" => vec![Some(formats::of_story(&text).map_err(at(1))?)],
+        "summary" => vec![Some(formats::of_summary(&text).map_err(at(1))?)],
+        _ if is_one => vec![formats::of_text(&text)],
+        _ => numbered().map(|(_, line)| formats::of_text(line)).take(most).collect(),
+    };
+    Ok(lines.into_iter().flatten().take(most).collect())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_have_prompts_or_messages_and_may_have_references() {
-        let text = "{\"prompt\": \"Once\", \"reference\": \" upon a time\", \"id\": 7}\n\n\
-                    {\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}\n";
-        let lines = read(text).unwrap();
-        let (prompt, hello) = (Ask::Prompt("Once".to_owned()), Message::new("user", "Hello"));
-        assert_eq!(lines[0], Line { ask: prompt, reference: Some(" upon a time".to_owned()) });
-        assert_eq!(lines[1], Line { ask: Ask::Messages(vec![hello]), reference: None });
-    }
-
-    #[test]
-    fn errors_name_the_line_and_what_it_lacks() {
-        let error = |text: &str| read(text).unwrap_err().to_string();
-        let good = "{\"prompt\": \"a\"}\n";
-        assert_eq!(error(good), "a file of prompts needs at least 2 lines of JSON; it has 1");
-        assert_eq!(error(&format!("{good}{{\"reference\": \"b\"}}")), "line 2 needs either \"prompt\" or \"messages\"");
-        let both = "{\"prompt\": \"a\", \"messages\": []}";
-        assert_eq!(error(&format!("{good}\n{both}")), "line 3 needs either \"prompt\" or \"messages\"");
-        assert!(
-            error(&format!("{good}plain text")).starts_with("line 2 is not a JSON object with a prompt or messages")
-        );
-        let nameless = "{\"messages\": [{\"content\": \"Hello\"}]}";
-        assert!(error(&format!("{good}{nameless}")).starts_with("line 2 is not a JSON object"));
-    }
-}
+mod tests;

@@ -3,13 +3,12 @@
 use std::{
     any::{Any, TypeId},
     collections::HashMap,
-    hint::black_box,
-    time::Instant,
+    sync::Arc,
 };
 
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::{
-    Chunk, ElementType, Model,
+    Chunk, Model,
     shapes::{SMOLLM_135M, Shape, TINYLLAMA},
 };
 use outrider_speculation::{
@@ -26,52 +25,33 @@ use tokio::{runtime::Handle, task};
 use super::{
     clock::{Clock, Sent},
     data::Data,
+    metric::Metric,
     records::{Record, Records},
     sessions::{Failure, Pair, Session, Start},
+    timing::{random, steady, time},
 };
 use crate::report::estimate::Estimate;
 
-/// Tokens before a timed pass, and passes of which the median counts.
-const CACHED: usize = 128;
-const REPEATS: usize = 9;
-/// Rows of a timed pass that judges.
-const ROWS: usize = 9;
+pub use super::timing::{PassTimes, Times};
+
 /// Texts that are written in real time.
 const REAL_TEXTS: usize = 4;
 /// Repetitions of each of these texts.
 const REAL_TURNS: usize = 3;
 
-/// Time of a model's passes, in seconds.
-#[derive(Debug, Clone, Copy)]
-pub struct PassTimes {
-    /// Time of a pass with one row.
-    pub pass: f64,
-    /// Time that each further row adds.
-    pub row: f64,
-}
-
-/// Times of passes of models of the papers' sizes on this processor: random weights in Q8_0, since time depends on the
-/// shape alone.
-#[derive(Debug, Clone, Copy)]
-pub struct Times {
-    /// A model of 135 million weights, as the papers' drafts.
-    pub small: PassTimes,
-    /// A model of 1.1 billion weights, as their smaller targets.
-    pub large: PassTimes,
-}
-
-impl Times {
-    /// The clock of a small draft model and a large target, with a link of this rate if there is one.
-    pub fn clock(&self, bits_per_second: Option<f64>) -> Clock {
-        let Self { small, large } = self;
-        Clock { draft: small.pass, pass: large.pass, row: large.row, bits_per_second, delay: 0.0 }
-    }
+/// Rate and round-trip time of a link.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LinkSpeed {
+    /// Rate in either direction, in bits per second.
+    pub bits_per_second: f64,
+    /// Round-trip time of an empty message, in seconds.
+    pub round_trip: f64,
 }
 
 /// A pair of models with the experiments' measurements of it, and a place to report progress.
 pub struct Laboratory {
     pub(super) pair: Pair,
-    pub(super) target: Model,
+    pub(super) target: Arc<Model>,
     pub(super) runtime: Handle,
     /// Number of prompts of each setting.
     pub(super) prompts: usize,
@@ -80,6 +60,10 @@ pub struct Laboratory {
     pub(super) seeds: usize,
     /// Texts of the user's own, in place of the built-in ones.
     pub(super) data: Option<Data>,
+    /// Link of the virtual clock, in place of each experiment's own.
+    link: Option<LinkSpeed>,
+    /// Quality of answers to prompts that have references.
+    pub(super) metric: Metric,
     /// Every text that was written, for a CSV file.
     pub records: Records,
     times: Option<Times>,
@@ -112,12 +96,14 @@ impl Laboratory {
     pub fn new((pair, target): (Pair, Model), is_built_in: bool, start: Start, prompts: usize, say: fn(&str)) -> Self {
         Self {
             pair,
-            target,
+            target: Arc::new(target),
             runtime: Handle::current(),
             prompts,
             say,
             seeds: 1,
             data: None,
+            link: None,
+            metric: Metric::default(),
             records: Records::default(),
             times: None,
             start,
@@ -132,6 +118,12 @@ impl Laboratory {
         Self { data: Some(data), ..self }
     }
 
+    /// The laboratory with another metric than exact matches.
+    #[must_use]
+    pub fn with_metric(self, metric: Metric) -> Self {
+        Self { metric, ..self }
+    }
+
     /// The laboratory with `seeds` sessions of each prompt at each setting, at least one.
     #[must_use]
     pub fn with_seeds(self, seeds: usize) -> Self {
@@ -142,6 +134,31 @@ impl Laboratory {
     #[must_use]
     pub fn with_times(self, times: Times) -> Self {
         Self { times: Some(times), ..self }
+    }
+
+    /// The laboratory with this link of the virtual clock, in place of the experiments' own.
+    #[must_use]
+    pub fn with_link(self, link: LinkSpeed) -> Self {
+        Self { link: Some(link), ..self }
+    }
+
+    /// Times of passes, if they are known.
+    pub fn known_times(&self) -> Option<Times> {
+        self.times
+    }
+
+    /// The virtual clock of a small draft model and a large target. Its link has the rate `bits_per_second`, unless
+    /// the laboratory has a link.
+    ///
+    /// # Errors
+    /// If passes cannot be timed.
+    pub fn clock(&mut self, bits_per_second: Option<f64>) -> Result<Clock, Failure> {
+        let Times { small, large } = self.times()?;
+        let (bits_per_second, delay) = match self.link {
+            Some(link) => (Some(link.bits_per_second), link.round_trip / 2.0),
+            None => (bits_per_second, 0.0),
+        };
+        Ok(Clock { draft: small.pass, pass: large.pass, row: large.row, bits_per_second, delay })
     }
 
     /// Token ids of the prompts: the user's, or beginnings of sentences of a tale.
@@ -283,18 +300,30 @@ impl Laboratory {
         place.downcast_mut().ok_or_else(|| "another type is kept in its place".into())
     }
 
-    /// Times of passes, measured once.
+    /// Times of passes of models of the papers' sizes, measured once.
     ///
     /// # Errors
-    /// If there is no memory for the models.
+    /// If there is no memory for the models, or the machine is too busy.
     pub fn times(&mut self) -> Result<Times, Failure> {
         if let Some(times) = self.times {
             return Ok(times);
         }
         self.say("timing passes of 135M and 1.1B weights");
-        let times = Times { small: time(&random(&SMOLLM_135M)?)?, large: time(&random(&TINYLLAMA)?)? };
+        let times = Times { small: steady(&random(&SMOLLM_135M)?)?, large: steady(&random(&TINYLLAMA)?)? };
         self.times = Some(times);
         Ok(times)
+    }
+
+    /// Takes the times of the laboratory's own models for those of the clock, unless they are known.
+    ///
+    /// # Errors
+    /// If the machine is too busy, or a model fails.
+    pub fn time_own_pair(&mut self) -> Result<(), Failure> {
+        if self.times.is_none() {
+            self.say("timing passes of the pair");
+            self.times = Some(Times { small: steady(&self.pair.draft)?, large: steady(&self.target)? });
+        }
+        Ok(())
     }
 }
 
@@ -381,31 +410,4 @@ impl ForReal {
 /// If they are no numbers.
 pub fn probabilities(logits: &[f32], temperature: f32) -> Result<Vec<f64>, Failure> {
     Ok(sample::transform(logits, &SamplingParameters { temperature, top_k: 0, top_p: 1.0 })?)
-}
-
-fn random(shape: &Shape) -> Result<Model, Failure> {
-    let stored = shape.model(ElementType::Q8_0).ok_or("there are no random weights in Q8_0")?;
-    Ok(stored.into_model()?)
-}
-
-fn time(model: &Model) -> Result<PassTimes, Failure> {
-    let vocabulary = model.config().vocab_size as u32;
-    let text: Vec<u32> = (0..(CACHED + ROWS) as u32).map(|index| index * 37 % vocabulary).collect();
-    let mut cache = model.new_cache();
-    model.forward(&mut [Chunk { cache: &mut cache, tokens: &text[..CACHED], positions: &[] }])?;
-    let mut median = |rows: usize| -> Result<f64, Failure> {
-        let positions: Vec<usize> = (0..rows).collect();
-        let mut times = Vec::with_capacity(REPEATS);
-        for _ in 0..REPEATS {
-            cache.truncate(CACHED);
-            let tokens = &text[CACHED..CACHED + rows];
-            let began = Instant::now();
-            black_box(model.forward(&mut [Chunk { cache: &mut cache, tokens, positions: &positions }])?);
-            times.push(began.elapsed().as_secs_f64());
-        }
-        times.sort_by(f64::total_cmp);
-        Ok(times[REPEATS / 2])
-    };
-    let (pass, judging) = (median(1)?, median(ROWS)?);
-    Ok(PassTimes { pass, row: ((judging - pass) / (ROWS - 1) as f64).max(0.0) })
 }

@@ -1,6 +1,6 @@
 //! Every text of a run as a row of a CSV file: setting, prompt and seed, what it took, and what its answer was worth.
 
-use std::{cell::RefCell, rc::Rc};
+use std::{cell::RefCell, ops::AddAssign, rc::Rc};
 
 use serde::Serialize;
 
@@ -11,7 +11,10 @@ use super::sessions::{Failure, Session};
 pub struct Record {
     /// Name of the setting: method or scheme with its parameters.
     pub setting: String,
-    /// Index of the prompt, from 0.
+    /// Options of the setting by their names, each a column of its own before the others.
+    #[serde(skip)]
+    pub options: Vec<(String, String)>,
+    /// Index of the prompt among those of the file, from 0.
     pub prompt: usize,
     /// Seed of the session.
     pub seed: u64,
@@ -35,8 +38,8 @@ pub struct Record {
     pub uplink_bits: usize,
     /// Bits of all frames down.
     pub downlink_bits: usize,
-    /// Share of right answers, 1 or 0, where the prompt has a reference.
-    pub exact: Option<f64>,
+    /// Score of the answer by the metric, where it is measured: 1 or 0 for exact matches.
+    pub score: Option<f64>,
     /// Similarity to the reference, from 0 to 1.
     pub similarity: Option<f64>,
     /// Time on the virtual clock, in seconds, where the item has one.
@@ -49,6 +52,7 @@ impl Record {
         let statistics = &session.statistics;
         Self {
             setting: setting.to_owned(),
+            options: Vec::new(),
             prompt,
             seed,
             tokens: session.tokens.len(),
@@ -61,10 +65,27 @@ impl Record {
             payload_bits: statistics.payload_bits,
             uplink_bits: statistics.uplink_bits,
             downlink_bits: statistics.downlink_bits,
-            exact: None,
+            score: None,
             similarity: None,
             seconds: None,
         }
+    }
+}
+
+impl AddAssign for Record {
+    /// Adds the counts of another turn of the same conversation.
+    fn add_assign(&mut self, other: Self) {
+        self.tokens += other.tokens;
+        self.rounds += other.rounds;
+        self.drafted += other.drafted;
+        self.judged += other.judged;
+        self.accepted += other.accepted;
+        self.passed += other.passed;
+        self.server_passes += other.server_passes;
+        self.payload_bits += other.payload_bits;
+        self.uplink_bits += other.uplink_bits;
+        self.downlink_bits += other.downlink_bits;
+        self.seconds = self.seconds.zip(other.seconds).map(|(own, other)| own + other);
     }
 }
 
@@ -83,13 +104,36 @@ impl Records {
     /// # Errors
     /// Never, as far as is known: rows of one type are written to memory.
     pub fn csv(&self) -> Result<String, Failure> {
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        for record in self.0.borrow().iter() {
-            writer.serialize(record)?;
+        let (records, mut writer) =
+            (self.0.borrow(), csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new()));
+        let options = records.first().map(|record| &record.options[..]).unwrap_or_default();
+        writer.serialize((options.iter().map(|(name, _)| name).collect::<Vec<_>>(), FIELDS))?;
+        for record in records.iter() {
+            writer.serialize((record.options.iter().map(|(_, value)| value).collect::<Vec<_>>(), record))?;
         }
         Ok(String::from_utf8(writer.into_inner()?)?)
     }
 }
+
+/// Names of the fields, in their order.
+const FIELDS: [&str; 16] = [
+    "setting",
+    "prompt",
+    "seed",
+    "tokens",
+    "rounds",
+    "drafted",
+    "judged",
+    "accepted",
+    "passed",
+    "server_passes",
+    "payload_bits",
+    "uplink_bits",
+    "downlink_bits",
+    "score",
+    "similarity",
+    "seconds",
+];
 
 #[cfg(test)]
 mod tests {
@@ -105,10 +149,18 @@ mod tests {
         let (records, shared) = (Records::default(), Records::default());
         let records = [records.clone(), records, shared];
         records[0].add(Record::of("K = 8, T = 0.5", 4, 9, &session));
-        records[1].add(Record { exact: Some(1.0), ..Record::of("opt at 0.3", 0, 1, &session) });
+        records[1].add(Record { score: Some(1.0), ..Record::of("opt at 0.3", 0, 1, &session) });
         let lines: Vec<String> = records[0].csv().unwrap().lines().map(str::to_owned).collect();
-        assert!(lines[0].starts_with("setting,prompt,seed,tokens,rounds,drafted,judged,accepted,passed"), "{lines:?}");
+        let value = serde_json::to_value(&records[0].0.borrow()[0]).unwrap();
+        let names: Vec<_> = value.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(lines[0], names.join(","));
         assert_eq!(lines[1], "\"K = 8, T = 0.5\",4,9,5,0,0,3,2,0,2,0,0,0,,,");
         assert_eq!(lines[2], "opt at 0.3,0,1,5,0,0,3,2,0,2,0,0,0,1.0,,");
+        let options = vec![("rule".to_owned(), "lossy".to_owned()), ("gamma".to_owned(), "4".to_owned())];
+        let records = Records::default();
+        records.add(Record { options, ..Record::of("lossy, 4", 0, 1, &session) });
+        let csv = records.csv().unwrap();
+        assert!(csv.starts_with("rule,gamma,setting,prompt,"), "{csv}");
+        assert!(csv.contains("\nlossy,4,\"lossy, 4\",0,1,5,"), "{csv}");
     }
 }

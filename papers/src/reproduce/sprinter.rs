@@ -8,7 +8,6 @@
 //! | module | what it has |
 //! |---|---|
 //! | `texts` | two kinds of text, to train on and held out |
-//! | [`rouge`] | ROUGE-1, -2 and -L |
 //! | `methods` | the methods of Table 2, and what their sessions gave |
 //! | `tables` | Tables 1, 2 and 4 |
 //! | `tradeoffs` | Figures 1, 7, 9 and 10: quality, latency and operations |
@@ -17,7 +16,6 @@
 
 mod gates;
 mod methods;
-pub mod rouge;
 mod tables;
 mod texts;
 mod theorems;

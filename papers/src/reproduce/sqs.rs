@@ -128,7 +128,7 @@ fn all() -> Vec<Setting> {
 }
 
 fn report(laboratory: &mut Laboratory, settings: &[Setting], resampling: bool) -> Result<Report, Failure> {
-    let clock = laboratory.times()?.clock(Some(BITS_PER_SECOND));
+    let clock = laboratory.clock(Some(BITS_PER_SECOND))?;
     let mut points = Vec::new();
     for Setting { name, options, .. } in settings {
         let mut line = Vec::new();
@@ -146,10 +146,11 @@ fn report(laboratory: &mut Laboratory, settings: &[Setting], resampling: bool) -
     let text = format!(
         "Texts of {TOKENS} tokens; ± is one standard error over prompts. A draft takes {:.1} ms and a pass {:.1} ms + \
          {:.1} ms a draft (given with --times, or else measured here on models of 135M and 1.1B weights; the paper: \
-         125M and 1.3B); the uplink has 1 Mbit/s.\n\n",
+         125M and 1.3B); the link has {}.\n\n",
         1e3 * clock.draft,
         1e3 * clock.pass,
         1e3 * clock.row,
+        clock.link_speed(),
     );
     let table = |(title, of): &Kind| {
         let head = row(title, TEMPERATURES.map(|temperature| format!("T = {temperature}")));

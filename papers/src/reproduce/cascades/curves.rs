@@ -187,10 +187,17 @@ impl Figure {
                         table(line.name, summary, method.parameter().map_or("–".to_owned(), |value| value.to_string()))
                     }));
                 }
-                let head = ["α or D", "right", "less the target's", "similarity", "latency", "rejected"];
+                let head = [
+                    "α or D",
+                    sweep.metric().unwrap_or("right"),
+                    "less the target's",
+                    "similarity",
+                    "latency",
+                    "rejected",
+                ];
                 text.push_str(&markdown(&row("method", head), &rows));
                 text.push('\n');
-                panels.extend(figure.panels(view, &lines, &ends));
+                panels.extend(figure.panels(view, &lines, &ends, sweep.metric().unwrap_or("right answers")));
                 let Ends { draft, target, greedy, exact } = ends;
                 numbers.push(json!({
                     "view": view.title(), "target": target, "targetAtZero": greedy, "draft": draft, "exact": exact,
@@ -209,10 +216,10 @@ impl Figure {
         self.methods.iter().map(line).collect()
     }
 
-    fn panels(&self, view: &View, lines: &[Line], ends: &Ends) -> Vec<Panel> {
+    fn panels(&self, view: &View, lines: &[Line], ends: &Ends, up: &'static str) -> Vec<Panel> {
         let shown = || lines.iter().flat_map(|line| &line.points).map(|(_, summary)| summary).chain([&ends.exact]);
         let most = shown().map(|summary| self.across.of(summary).value).fold(0.1, f64::max);
-        let heights = || shown().chain([&ends.target, &ends.greedy]).map(|summary| summary.exact);
+        let heights = || shown().chain([&ends.target, &ends.greedy]).map(|summary| summary.quality);
         let low = heights().map(|height| height.value - height.error).fold(f64::INFINITY, f64::min);
         let high = heights().map(|height| height.value + height.error).fold(0.0, f64::max);
         let bounds = Bounds {
@@ -221,11 +228,11 @@ impl Figure {
         };
         let mark = |summary: &Summary| Mark {
             x: self.across.of(summary).value,
-            y: summary.exact.value,
-            error: summary.exact.error,
+            y: summary.quality.value,
+            error: summary.quality.error,
         };
         let level = |name: &str, summary: &Summary| {
-            let mark = |x: f64| Mark { x, y: summary.exact.value, error: 0.0 };
+            let mark = |x: f64| Mark { x, y: summary.quality.value, error: 0.0 };
             Curve { name: name.to_owned(), points: vec![mark(bounds.x.0), mark(bounds.x.1)] }
         };
         let panel = |lines: &[Line]| {
@@ -238,7 +245,7 @@ impl Figure {
                 points.sort_by(|a, b| a.x.total_cmp(&b.x));
                 Curve { name: line.name.to_owned(), points }
             }));
-            Panel { title: view.title(), across: self.across.name(), up: "right answers", bounds, curves }
+            Panel { title: view.title(), across: self.across.name(), up, bounds, curves }
         };
         lines.chunks(MOST_CURVES).map(panel).collect()
     }
@@ -259,23 +266,28 @@ pub fn preface(sweep: &Sweep) -> String {
         true => ("questions of four tasks", "the task pair"),
         false => ("questions of the file that was given", "the pair"),
     };
+    let quality = match sweep.metric() {
+        None => "Right: to the letter".to_owned(),
+        Some(metric) => format!("Quality: the mean {metric} of the answers"),
+    };
     format!(
-        "{} {questions} to {pair}. Right: to the letter. ± is one standard error over questions; \
+        "{} {questions} to {pair}. {quality}. ± is one standard error over questions; \
          differences to the target alone, which answers each {TIMES} times, are taken question by question. Latency is \
          that of a virtual clock, in the target's own: a draft takes {:.1} ms and a pass {:.1} ms + {:.1} ms a draft \
-         (given with --times, or else measured here on models of 135M and 1.1B weights), and no link.\n\n",
+         (given with --times, or else measured here on models of 135M and 1.1B weights), and {}.\n\n",
         sweep.questions(),
         1e3 * clock.draft,
         1e3 * clock.pass,
         1e3 * clock.row,
+        clock.bits_per_second.map_or("no link".to_owned(), |_| format!("the link has {}", clock.link_speed())),
     )
 }
 
 /// Cells of a table: quality, its difference to the target's, similarity, latency and rejections.
 fn cells(summary: &Summary) -> [String; 5] {
-    let Summary { exact, similarity, latency, rejected, gain } = summary;
+    let Summary { quality, similarity, latency, rejected, gain } = summary;
     let number = |estimate: &Estimate| format!("{estimate:.3}");
-    [number(exact), format!("{gain:+.3}"), number(similarity), number(latency), number(rejected)]
+    [number(quality), format!("{gain:+.3}"), number(similarity), number(latency), number(rejected)]
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ fn fastest(points: &[(Method, Summary)]) -> Option<usize> {
 /// The best of `points` that takes no longer than the target.
 fn best(points: &[(Method, Summary)]) -> Option<usize> {
     let within = |&index: &usize| points[index].1.latency.value <= 1.0;
-    let quality = |index: &usize| points[*index].1.exact.value;
+    let quality = |index: &usize| points[*index].1.quality.value;
     (0..points.len()).filter(within).max_by(|a, b| quality(a).total_cmp(&quality(b)))
 }
 
@@ -115,7 +115,7 @@ impl Table<'_> {
                 let told = |speed: &Estimate, summary: &Summary| format!("{speed:.2} ({:+.3})", summary.gain.value);
                 heights.push(fastest.as_ref().map_or(f64::NAN, |summary| speed(summary).value));
                 fast.push(fastest.as_ref().map_or("–".to_owned(), |summary| told(&speed(summary), summary)));
-                good.push(best.map_or("–".to_owned(), |best| format!("{:.3} ({:+.3})", best.exact.value, best.gain)));
+                good.push(best.map_or("–".to_owned(), |best| format!("{:.3} ({:+.3})", best.quality.value, best.gain)));
                 numbers.push(json!({ "method": name, "view": view.title(), "speed": fastest, "best": best }));
             }
             bars.push(((*name).to_owned(), heights));
@@ -139,19 +139,19 @@ impl Table<'_> {
         let head = row("method", titles);
         let mut targets = Vec::new();
         for view in &views {
-            let of = |method| view.summary(sweep, method).map(|summary| format!("{:.3}", summary.exact));
+            let of = |method| view.summary(sweep, method).map(|summary| format!("{:.3}", summary.quality));
             let [target, draft] = [Method::TargetAlone, Method::DraftAlone].map(of);
             let greedy = view.greedy(sweep)?;
-            targets.push(row(view.title(), [target?, format!("{:.3}", greedy.exact), draft?]));
+            targets.push(row(view.title(), [target?, format!("{:.3}", greedy.quality), draft?]));
         }
         let mut text = preface(sweep);
         text.push_str(&format!(
             "{} Parameters are chosen on one half of the questions and scored on the other, and the reverse.\n\n\
-             Alone:\n\n{}\nTimes faster than the target, at the fastest parameter that is not worse than it (right \
-             answers less the target's; –: none):\n\n{}\nRight answers at the best parameter that takes no longer \
-             than the target (less the target's):\n\n{}\n",
+             Quality alone:\n\n{}\nTimes faster than the target, at the fastest parameter that is not worse than it \
+             (quality less the target's; –: none):\n\n{}\nQuality at the best parameter that takes no longer than \
+             the target (less the target's):\n\n{}\n",
             self.said,
-            markdown(&row("right", ["target", GREEDY, "draft"]), &targets),
+            markdown(&row(sweep.metric().unwrap_or("right"), ["target", GREEDY, "draft"]), &targets),
             markdown(&head, &speeds),
             markdown(&head, &qualities),
         ));
@@ -168,7 +168,7 @@ mod tests {
     fn point(latency: f64, exact: f64) -> (Method, Summary) {
         let of = |value| Estimate { value, error: 0.01 };
         let summary = Summary {
-            exact: of(exact),
+            quality: of(exact),
             similarity: of(exact),
             latency: of(latency),
             rejected: of(0.1),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     fn answer(exact: f64) -> Answer {
-        let worth = Worth { exact, similarity: exact };
+        let worth = Worth { score: exact, similarity: exact };
         Answer { task: 0, worth, seconds: 1.0, judged: 1.0, rejected: 0.0, tokens: 1.0, deferred: 0.0 }
     }
 
@@ -204,6 +204,6 @@ mod tests {
         let alone: Vec<Answer> = (0..4 * TASKS.len()).map(|_| answer(0.5)).collect();
         let points = vec![of(0), of(1)];
         let summary = held_out(&points, &alone, (None, TASKS.len()), best).unwrap();
-        assert_eq!((summary.exact.value, summary.gain.value), (0.0, -0.5));
+        assert_eq!((summary.quality.value, summary.gain.value), (0.0, -0.5));
     }
 }

@@ -20,7 +20,8 @@ use super::tasks::{TASKS, Tasks, Worth};
 use crate::report::estimate::Estimate;
 use crate::reproduce::{
     clock::Clock,
-    laboratory::{Laboratory, Times},
+    laboratory::Laboratory,
+    metric::Metric,
     records::{Record, Records},
     sessions::{Failure, Session},
 };
@@ -173,7 +174,7 @@ impl Answer {
         let mean = |of: fn(&Self) -> f64| answers.iter().map(of).sum::<f64>() / answers.len() as f64;
         Self {
             task: answers[0].task,
-            worth: Worth { exact: mean(|answer| answer.worth.exact), similarity: mean(|a| a.worth.similarity) },
+            worth: Worth { score: mean(|answer| answer.worth.score), similarity: mean(|a| a.worth.similarity) },
             seconds: mean(|answer| answer.seconds),
             judged: mean(|answer| answer.judged),
             rejected: mean(|answer| answer.rejected),
@@ -189,12 +190,12 @@ impl Answer {
 /// If the task pair cannot be loaded.
 pub fn of(laboratory: &mut Laboratory) -> Result<&mut Sweep, Failure> {
     if laboratory.kept::<Option<Sweep>>()?.is_none() {
-        let times = laboratory.times()?;
+        let clock = laboratory.clock(None)?;
         let tasks = Tasks::open(laboratory)?;
         let sweep = Sweep {
             seeds: laboratory.seeds,
             records: laboratory.records.clone(),
-            ..Sweep::new(tasks, times, laboratory.runtime.clone(), laboratory.say)
+            ..Sweep::new(tasks, clock, laboratory.runtime.clone(), laboratory.say)
         };
         *laboratory.kept()? = Some(sweep);
     }
@@ -203,9 +204,9 @@ pub fn of(laboratory: &mut Laboratory) -> Result<&mut Sweep, Failure> {
 
 impl Sweep {
     /// A sweep without any measured point.
-    pub fn new(tasks: Tasks, times: Times, runtime: Handle, say: fn(&str)) -> Self {
+    pub fn new(tasks: Tasks, clock: Clock, runtime: Handle, say: fn(&str)) -> Self {
         let (seeds, records, found) = (1, Records::default(), BTreeMap::new());
-        Self { tasks, clock: times.clock(None), runtime, say, seeds, records, found }
+        Self { tasks, clock, runtime, say, seeds, records, found }
     }
 
     /// The virtual clock of the sweep.
@@ -216,6 +217,12 @@ impl Sweep {
     /// Number of questions.
     pub fn questions(&self) -> usize {
         self.tasks.questions.len()
+    }
+
+    /// Name of the metric; `None` for answers that are right to the letter.
+    pub fn metric(&self) -> Option<&'static str> {
+        let metric = &self.tasks.metric;
+        (!matches!(metric, Metric::ExactMatch)).then_some(metric.name())
     }
 
     /// Returns true if the questions are those of the tasks that come with the program.
@@ -252,15 +259,15 @@ impl Sweep {
         let sessions = task::block_in_place(|| self.runtime.block_on(sessions))?;
         let answer = |(index, session): (usize, &Session)| {
             let (question, statistics) = (&self.tasks.questions[index % count], &session.statistics);
-            let worth = self.tasks.worth(question, session);
+            let worth = self.tasks.worth(question, session)?;
             let seconds = seconds(session, method, written[index % count], &self.clock);
             self.records.add(Record {
-                exact: Some(worth.exact),
+                score: Some(worth.score),
                 similarity: Some(worth.similarity),
                 seconds: Some(seconds),
                 ..Record::of(&key, index % count, index as u64 + 1, session)
             });
-            Answer {
+            Ok(Answer {
                 task: TASKS.iter().position(|name| *name == question.task).unwrap_or_default(),
                 worth,
                 seconds,
@@ -268,9 +275,9 @@ impl Sweep {
                 rejected: (statistics.judged - statistics.accepted) as f64,
                 tokens: session.tokens.len() as f64,
                 deferred: (session.tokens.len() - statistics.passed) as f64,
-            }
+            })
         };
-        let answers: Vec<Answer> = sessions.iter().enumerate().map(answer).collect();
+        let answers = sessions.iter().enumerate().map(answer).collect::<Result<Vec<Answer>, Failure>>()?;
         let of_question = |index: usize| answers.iter().skip(index).step_by(count).copied().collect::<Vec<_>>();
         let answers: Answers = Rc::new((0..count).map(|index| Answer::mean(&of_question(index))).collect());
         self.found.insert(key, answers.clone());
@@ -299,21 +306,23 @@ fn seconds(session: &Session, method: Method, written: usize, clock: &Clock) -> 
     };
     let drafts = drafted + passed + vain;
     let rows = drafted - last + passed - unread;
-    clock.draft * drafts as f64 + clock.pass * session.statistics.server_passes as f64 + clock.row * rows as f64
+    let computing =
+        clock.draft * drafts as f64 + clock.pass * session.statistics.server_passes as f64 + clock.row * rows as f64;
+    computing + clock.crossings(session)
 }
 
 /// Quality and costs of a point, over the answers of one task or of all.
 #[derive(Debug, Clone, Copy, serde::Serialize)]
 pub struct Summary {
-    /// Share of exact matches.
-    pub exact: Estimate,
+    /// Mean score of the answers: by default the share of exact matches.
+    pub quality: Estimate,
     /// Similarity to the right answers.
     pub similarity: Estimate,
     /// Seconds, in those of the target alone on the same questions.
     pub latency: Estimate,
     /// Rejected per judged draft; for cascades without drafts, tokens that the target wrote, per token.
     pub rejected: Estimate,
-    /// Exact matches less those of the target alone, question by question.
+    /// Score less that of the target alone, question by question.
     pub gain: Estimate,
 }
 
@@ -330,11 +339,11 @@ impl Summary {
             false => |answer, _| (answer.deferred, answer.tokens),
         };
         Self {
-            exact: estimate(|answer, _| (answer.worth.exact, 1.0)),
+            quality: estimate(|answer, _| (answer.worth.score, 1.0)),
             similarity: estimate(|answer, _| (answer.worth.similarity, 1.0)),
             latency: estimate(|answer, alone| (answer.seconds, alone.seconds)),
             rejected: estimate(rejected),
-            gain: estimate(|answer, alone| (answer.worth.exact - alone.worth.exact, 1.0)),
+            gain: estimate(|answer, alone| (answer.worth.score - alone.worth.score, 1.0)),
         }
     }
 }
@@ -396,7 +405,7 @@ mod tests {
     fn a_summary_is_of_one_task_or_of_all_and_against_the_target() {
         let answer = |task, exact, seconds, rejected| Answer {
             task,
-            worth: Worth { exact, similarity: 1.0 },
+            worth: Worth { score: exact, similarity: 1.0 },
             seconds,
             judged: 4.0,
             rejected,
@@ -407,8 +416,8 @@ mod tests {
         let alone = [answer(0, 1.0, 4.0, 0.0), answer(1, 1.0, 4.0, 0.0)];
         let all = Summary::of(&answers, &alone, None);
         let mean = Answer::mean(&answers);
-        assert_eq!((mean.worth.exact, mean.seconds, mean.rejected), (0.5, 1.5, 2.0));
-        let values = [all.exact, all.latency, all.rejected, all.gain].map(|estimate| estimate.value);
+        assert_eq!((mean.worth.score, mean.seconds, mean.rejected), (0.5, 1.5, 2.0));
+        let values = [all.quality, all.latency, all.rejected, all.gain].map(|estimate| estimate.value);
         assert_eq!(values, [0.5, 0.375, 0.5, -0.5]);
         assert_eq!(Summary::of(&answers, &alone, Some(1)).latency.value, 0.5);
     }

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use crate::reproduce::{
     data::Data,
     laboratory::Laboratory,
+    metric::Metric,
     sessions::{Failure, Pair, Session},
 };
 
@@ -47,16 +48,20 @@ pub struct Tasks {
     pub prompts: Vec<Vec<u32>>,
     /// Tokens of an answer at most.
     pub longest: u32,
+    /// Metric by which answers are scored.
+    pub metric: Metric,
+    /// The target once more, where the metric reads answers with it.
+    reader: Arc<Model>,
     /// True if the questions are those that come with the program, of [`TASKS`] in turn; else they are the user's.
     pub are_tasks: bool,
 }
 
-/// Quality of an answer, both numbers from 0 to 1.
+/// Quality of an answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Worth {
-    /// 1 if it is right to the letter.
-    pub exact: f64,
-    /// 1 − edit distance / length of the longer of the two.
+    /// Score by the metric: by default 1 if the answer is right to the letter, or else 0.
+    pub score: f64,
+    /// 1 − edit distance / length of the longer of answer and reference, from 0 to 1.
     pub similarity: f64,
 }
 
@@ -80,18 +85,21 @@ impl Tasks {
         let [draft, target] = models()?;
         let tokenizer = Tokenizer::from_bytes(TOKENIZER)?;
         let ends = (laboratory.start)(target, &tokenizer)?;
+        let [_, reader] = models()?;
         let pair = Pair { draft: Arc::new(draft), tokenizer: Arc::new(tokenizer), heads: None, ends };
         let questions: Vec<Question> = questions()?.into_iter().take(PROMPTS * laboratory.prompts).collect();
         let prompts = questions.iter().map(|question| pair.encode(&question.prompt)).collect::<Result<_, _>>()?;
-        Ok(Self { pair, questions, prompts, longest: LONGEST, are_tasks: true })
+        let (metric, reader) = (laboratory.metric.clone(), Arc::new(reader));
+        Ok(Self { pair, questions, prompts, longest: LONGEST, metric, reader, are_tasks: true })
     }
 
     /// The user's questions to the laboratory's own pair.
     fn of(laboratory: &Laboratory, data: &Data) -> Result<Self, Failure> {
         let (mut questions, mut longest) = (Vec::new(), 0);
-        for (reference, number) in data.references.iter().zip(1..).take(laboratory.prompts) {
-            let missing = || format!("prompt {number} has no \"reference\", which the items of cascades need");
-            let answer = reference.clone().ok_or_else(missing)?;
+        for (line, number) in data.lines.iter().zip(1..).take(laboratory.prompts) {
+            let missing = || format!("prompt {number} has no reference, which the items of cascades need");
+            // The likelihood needs no right answer, but the length of one is the limit of an answer.
+            let answer = line.reference.clone().ok_or_else(missing)?;
             longest = longest.max(laboratory.pair.tokenizer.encode_prompt(None, &answer)?.len());
             questions.push(Question { task: "data".to_owned(), prompt: String::new(), answer });
         }
@@ -101,23 +109,35 @@ impl Tasks {
             questions,
             prompts,
             longest: longest as u32 + SLACK,
+            metric: laboratory.metric.clone(),
+            reader: laboratory.target.clone(),
             are_tasks: false,
         })
     }
 
     /// Quality of a session's answer to a question.
-    pub fn worth(&self, question: &Question, session: &Session) -> Worth {
-        let said = self.pair.tokenizer.decode(&session.tokens);
-        if self.are_tasks { Worth::of(&said, &question.answer) } else { Worth::of(said.trim(), question.answer.trim()) }
+    ///
+    /// # Errors
+    /// If the metric is the likelihood under the target, and the target fails.
+    pub fn worth(&self, question: &Question, session: &Session) -> Result<Worth, Failure> {
+        let (said, right) = (self.pair.tokenizer.decode(&session.tokens), &question.answer);
+        // Answers of the tasks have no white space at their ends.
+        let (said, right) = if self.are_tasks { (&said[..], &right[..]) } else { (said.trim(), right.trim()) };
+        let score = match &self.metric {
+            Metric::ExactMatch => f64::from(u8::from(said == right)),
+            metric => {
+                let turns = std::slice::from_ref(session);
+                metric.answer_score(&metric.counts(turns, Some(right), &self.pair.tokenizer, &self.reader)?)
+            }
+        };
+        Ok(Worth { score, similarity: similarity(said, right) })
     }
 }
 
-impl Worth {
-    fn of(said: &str, right: &str) -> Self {
-        let longer = said.chars().count().max(right.chars().count()).max(1);
-        let similarity = 1.0 - distance(said, right) as f64 / longer as f64;
-        Self { exact: f64::from(u8::from(said == right)), similarity }
-    }
+/// 1 − edit distance / length of the longer of the two.
+fn similarity(said: &str, right: &str) -> f64 {
+    let longer = said.chars().count().max(right.chars().count()).max(1);
+    1.0 - distance(said, right) as f64 / longer as f64
 }
 
 /// Draft and target that were trained on the tasks.

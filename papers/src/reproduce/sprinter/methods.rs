@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use outrider_codec::frame::SamplingParameters;
-use outrider_models::{Chunk, shapes};
+use outrider_models::shapes;
 use outrider_speculation::{
     draft::Heads,
     judge::Verification,
@@ -18,9 +18,9 @@ use serde::Serialize;
 use super::{
     super::{
         laboratory::{Laboratory, PassTimes},
+        metric::{log_probabilities, rouge::Rouge},
         sessions::{DEFAULT_SAMPLING, Failure, Session},
     },
-    rouge::Rouge,
     texts::{CONTINUATION, Kind, Use, Window},
 };
 use crate::report::estimate::Estimate;
@@ -370,20 +370,12 @@ pub fn windows(laboratory: &Laboratory, kind: Kind, used: Use) -> Result<Vec<Win
 
 /// ln p of a continuation at T = 1, and what the target's own tokens would be expected to have, in nats.
 fn likelihood(laboratory: &Laboratory, session: &Session) -> Result<(f64, f64), Failure> {
-    let text = [&session.prompt[..], &session.tokens].concat();
-    // The row that gives a token is that of the one before.
-    let rows: Vec<usize> = (session.prompt.len() - 1..text.len() - 1).collect();
-    let mut cache = laboratory.target.new_cache();
-    let p = laboratory.target.forward(&mut [Chunk { cache: &mut cache, tokens: &text, positions: &rows }])?;
     let (mut found, mut expected) = (0.0, 0.0);
-    for (row, &token) in p[0].iter().zip(&session.tokens) {
-        let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let normaliser = f64::from(most) + row.iter().map(|&logit| f64::from(logit - most).exp()).sum::<f64>().ln();
-        let log_probability = |logit: f32| f64::from(logit) - normaliser;
-        found += log_probability(row[token as usize]);
-        let own = sample::transform(row, &DEFAULT_SAMPLING)?;
-        let terms = own.iter().zip(row).filter(|(p, _)| **p > 0.0);
-        expected += terms.map(|(p, &logit)| p * log_probability(logit)).sum::<f64>();
+    for (row, &token) in log_probabilities(&laboratory.target, session)?.iter().zip(&session.tokens) {
+        found += row[token as usize];
+        let logits: Vec<f32> = row.iter().map(|&log_probability| log_probability as f32).collect();
+        let own = sample::transform(&logits, &DEFAULT_SAMPLING)?;
+        expected += own.iter().zip(row).filter(|(p, _)| **p > 0.0).map(|(p, log)| p * log).sum::<f64>();
     }
     Ok((found, expected))
 }

@@ -7,18 +7,14 @@ use super::*;
 const LEXICON: &str = include_str!("../../../../../pair/tasks/lexicon.txt");
 
 #[test]
-fn worth_is_exactness_and_similarity() {
-    let worth = |said, right| {
-        let Worth { exact, similarity } = Worth::of(said, right);
-        (exact, (similarity * 1e4).round() / 1e4)
-    };
-    assert_eq!(worth("abc", "abc"), (1.0, 1.0));
-    assert_eq!(worth("", "abc"), (0.0, 0.0));
-    assert_eq!(worth("abx", "abc"), (0.0, 0.6667));
+fn similarity_is_by_edits() {
+    let similarity = |said, right| (similarity(said, right) * 1e4).round() / 1e4;
+    assert_eq!(similarity("abc", "abc"), 1.0);
+    assert_eq!(similarity("", "abc"), 0.0);
+    assert_eq!(similarity("abx", "abc"), 0.6667);
     // kitten → sitting: two replaced, one put in.
-    assert_eq!(worth("kitten", "sitting"), (0.0, 0.5714));
-    // The right answer and more is not right.
-    assert_eq!(worth("abc abc", "abc"), (0.0, 0.4286));
+    assert_eq!(similarity("kitten", "sitting"), 0.5714);
+    assert_eq!(similarity("abc abc", "abc"), 0.4286);
 }
 
 #[test]
@@ -179,7 +175,7 @@ fn the_target_is_better_than_the_draft_but_not_everywhere() {
     let right = models().unwrap().map(|model| {
         let exact = |question: &Question| {
             let prompt = tokenizer.encode_prompt(model.config().first_token(), &question.prompt).unwrap();
-            Worth::of(&tokenizer.decode(&greedy(&model, &prompt)), &question.answer).exact
+            f64::from(u8::from(tokenizer.decode(&greedy(&model, &prompt)) == question.answer))
         };
         TASKS.map(|name| questions.iter().filter(|question| question.task == name).map(exact).sum::<f64>())
     });

@@ -6,7 +6,7 @@
 //! score their harmonic mean F₁ = 2m/(candidate + reference). There is one reference, no stemming, and no stop words
 //! are left out.
 
-use std::collections::HashMap;
+use super::grams::shared;
 
 /// F₁ of each kind, in [0, 1].
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -36,10 +36,11 @@ impl Rouge {
     }
 }
 
-/// Runs of letters and digits, in small letters.
+/// Runs of the letters a to z and digits, in small letters: the words of the package `rouge_score`.
 fn words(text: &str) -> Vec<String> {
-    let parts = text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
-    parts.map(str::to_lowercase).collect()
+    let text = text.to_lowercase();
+    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    words.map(str::to_owned).collect()
 }
 
 /// 2m/(a + b); 0 where neither has anything.
@@ -48,19 +49,8 @@ fn f1(matches: usize, candidate: usize, reference: usize) -> f64 {
 }
 
 fn n_grams(candidate: &[String], reference: &[String], n: usize) -> f64 {
-    let mut left: HashMap<&[String], usize> = HashMap::new();
-    for gram in reference.windows(n) {
-        *left.entry(gram).or_default() += 1;
-    }
-    let mut matches = 0;
-    for gram in candidate.windows(n) {
-        if let Some(count) = left.get_mut(gram).filter(|count| **count > 0) {
-            *count -= 1;
-            matches += 1;
-        }
-    }
-    let grams = |words: &[String]| (words.len() + 1).saturating_sub(n);
-    f1(matches, grams(candidate), grams(reference))
+    let [candidates, references, both] = shared(candidate, reference, n);
+    f1(both, candidates, references)
 }
 
 /// The length of the longest common subsequence: L(i, j) = L(i−1, j−1) + 1 where the words are equal, else
@@ -113,6 +103,15 @@ mod tests {
     fn a_subsequence_may_have_gaps() {
         // "w a x b y c" and "a b c": all three, of 6 + 3 words.
         close(Rouge::of("w a x b y c", "a b c"), [6.0 / 9.0, 0.0, 6.0 / 9.0]);
+    }
+
+    /// Numbers of `rouge_score` 0.1.2, without its stemmer: é is no letter of its words.
+    #[test]
+    fn texts_score_what_the_package_gives() {
+        close(Rouge::of("The cat sat on the mat.", "The cat is on the mat."), [5.0 / 6.0, 0.6, 5.0 / 6.0]);
+        let (said, right) = ("It costs $1,234.50, doesn't it? (Yes-ish)", "It cost 1,234.50 dollars, didn't it? Yes!");
+        close(Rouge::of(said, right), [0.7, 4.0 / 9.0, 0.7]);
+        close(Rouge::of("Café noir, 3x", "cafe noir 3X"), [2.0 / 3.0, 0.5, 2.0 / 3.0]);
     }
 
     #[test]

@@ -1,0 +1,131 @@
+//! `outrider reproduce` and `outrider sweep` as researchers run them: on the built-in prompts and on their own.
+#![cfg(feature = "papers")]
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+#[expect(dead_code, reason = "other tests use the rest")]
+mod process;
+
+use std::fs;
+
+use process::{complaint, outrider, scratch, stdout};
+use serde_json::Value;
+
+/// One item of each kind, one that is there already, and one that does not exist.
+#[test]
+fn reproduce_gives_an_item_once() {
+    let list = stdout(&outrider(&["reproduce"]));
+    for line in ["tk-slt    table-1", "sqs       figure-2", "not offline    Medusa and Eagle-2"] {
+        assert!(list.contains(line), "{line} in {list}");
+    }
+    let folder = scratch("reproduced", b"").with_extension("d");
+    let _ = fs::remove_dir_all(&folder);
+    let out = folder.to_str().unwrap();
+    let printed = stdout(&outrider(&["reproduce", "tk-slt", "table-1", "--out", out]));
+    assert!(printed.contains("| 0.8 | 14 | 6 | 4 | 2 | 1 |"), "{printed}");
+    // For this pair, the trend that the paper reports: at T = 0 alpha falls with K, at T = 1 it grows.
+    let measured = ["reproduce", "tk-slt", "figure-3", "--prompts", "2", "--out", out];
+    let first = outrider(&measured);
+    let numbers: Value = serde_json::from_slice(&fs::read(folder.join("tk-slt-figure-3.json")).unwrap()).unwrap();
+    let rates = |index: usize| -> Vec<f64> {
+        let rates = numbers["samples"]["measured"][index]["acceptanceRates"].as_array().unwrap();
+        rates.iter().map(|rate| rate["value"].as_f64().unwrap()).collect()
+    };
+    assert!(rates(0).windows(2).all(|pair| pair[0] >= pair[1]), "{:?}", rates(0));
+    assert!(rates(1).windows(2).all(|pair| pair[0] <= pair[1]), "{:?}", rates(1));
+    assert!(fs::read_to_string(folder.join("tk-slt-figure-3.svg")).unwrap().starts_with("<svg"));
+    let again = outrider(&measured);
+    assert!(String::from_utf8_lossy(&again.stderr).contains("is there already"), "{again:?}");
+    assert_eq!(stdout(&first).trim(), stdout(&again).trim());
+    assert!(complaint(&["reproduce", "tk-slt", "table-7"]).contains("tk-slt has no table-7; it has figure-2, table-1"));
+    assert!(complaint(&["reproduce", "nobody"]).contains("unknown paper nobody"));
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Cascades on a folder of texts, with a metric and a link of the user's, and every text in a file.
+#[test]
+fn reproduce_takes_texts_metric_and_link_of_a_user() {
+    let folder = scratch("own-texts", b"").with_extension("d");
+    let _ = fs::remove_dir_all(&folder);
+    let (texts, out) = (folder.join("texts"), folder.join("out"));
+    fs::create_dir_all(&texts).unwrap();
+    fs::write(texts.join("a.txt"), "Once upon a time there was a king who had three daughters.").unwrap();
+    fs::write(texts.join("b.txt"), "The old man went down to the river to catch a fish.").unwrap();
+    let csv = folder.join("texts.csv");
+    let [texts, out, csv] = [&texts, &out, &csv].map(|path| path.to_str().unwrap());
+    let common = ["reproduce", "cascades", "figure-5", "--data", texts, "--out", out];
+    let times = ["--times", "draft=8,row=2,pass=40"];
+    let further = ["--metric", "chrf", "--link", "rate=10,rtt=50", "--csv", csv];
+    let printed = stdout(&outrider(&[&common[..], &times, &further].concat()));
+    for part in ["2 questions of the file", "the mean chrF of the answers", "10 Mbit/s and a round-trip time of 50 ms"]
+    {
+        assert!(printed.contains(part), "{part} in {printed}");
+    }
+    let rows = fs::read_to_string(csv).unwrap();
+    assert!(rows.starts_with("setting,prompt,seed,"), "{rows}");
+    let target: Vec<&str> = rows.lines().filter(|row| row.contains("target alone: T = 0, P = 1, γ = 1")).collect();
+    assert_eq!(target.len(), 2, "a row for each prompt: {rows}");
+    // A pass a token and one round trip.
+    let fields: Vec<f64> =
+        target[0].rsplit('"').next().unwrap().split(',').filter_map(|field| field.parse().ok()).collect();
+    assert!((fields.last().unwrap() - (0.04 * fields[2] + 0.05)).abs() < 1e-9, "{target:?}");
+    let metric = [&common[..], &["--metric", "meteor"]].concat();
+    assert!(stderr_of(&metric).contains("unknown metric \"meteor\": use exact-match"));
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+/// A researcher's own questions: a conversation of two turns among them, and one that does not fit.
+#[test]
+fn sweep_compares_settings_on_questions_of_a_user() {
+    let folder = scratch("swept", b"").with_extension("d");
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    let (data, csv, out) = (folder.join("questions.jsonl"), folder.join("texts.csv"), folder.join("out"));
+    let long = "word ".repeat(4000);
+    let questions = [
+        r#"{"prompt": "Once upon a time", "reference": " there was a king."}"#.to_owned(),
+        r#"{"question_id": 81, "turns": ["Tell a tale.", "Another."], "reference": ["A king.", "A queen."]}"#
+            .to_owned(),
+        format!(r#"{{"prompt": "{long}", "reference": "none"}}"#),
+        r#"{"question": "The king had", "answer": "three sons\n#### 3"}"#.to_owned(),
+    ];
+    fs::write(&data, questions.join("\n")).unwrap();
+    let [data, csv, out_path] = [&data, &csv, &out].map(|path| path.to_str().unwrap());
+    let arguments: [&[&str]; 3] = [
+        &["sweep", "--data", data, "--out", out_path, "--csv", csv, "--seeds", "2", "--max-tokens", "12"],
+        &["--metric", "rouge", "--times", "draft=8,row=2,pass=40", "--link", "rate=1,rtt=20"],
+        &["--scheme", "k-sqs,coupled", "--support-size", "4,8", "--draft-length", "2,4", "--temperature", "1"],
+    ];
+    let output = outrider(&arguments.concat());
+    let printed = stdout(&output);
+    for part in [
+        "3 prompts, 2 seeds each, texts of at most 12 tokens. 1 more prompts are left out",
+        "| setting | mean accepted length | acceptance rate | uplink bits a token | ms a token | speed-up | ROUGE-L |",
+        "| target alone, T = 1, top-p = 0.95 | 1 |",
+        "| scheme k-sqs, support-size 8, draft-length 4 |",
+        "a link of 1 Mbit/s and a round-trip time of 20 ms",
+        "Best of 6 settings by speed-up: ",
+        "Best of 6 settings by ROUGE-L: ",
+    ] {
+        assert!(printed.contains(part), "{part} in {printed}");
+    }
+    let rows = fs::read_to_string(csv).unwrap();
+    assert!(rows.starts_with("scheme,support-size,draft-length,setting,prompt,seed,tokens,"), "{rows}");
+    // Six settings and the target, three prompts, two seeds.
+    assert_eq!(rows.lines().count(), 1 + 7 * 3 * 2, "{rows}");
+    let report: Value = serde_json::from_slice(&fs::read(out.join("sweep.json")).unwrap()).unwrap();
+    let first = &report["samples"]["measured"]["settings"][0]["measured"]["acceptedLength"];
+    let (low, high) = (first["interval"]["low"].as_f64().unwrap(), first["interval"]["high"].as_f64().unwrap());
+    assert!((1.0..=3.0).contains(&low) && low <= high && high <= 3.0, "two drafts and a token at most: {first}");
+    // The same command gives the same numbers.
+    assert_eq!(stdout(&outrider(&arguments.concat())), printed);
+    let scheme = ["sweep", "--scheme", "ahead"];
+    assert!(stderr_of(&scheme).contains("--scheme ahead adapts to real time"));
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Standard error of a command, which has to fail.
+fn stderr_of(arguments: &[&str]) -> String {
+    let output = outrider(arguments);
+    assert!(!output.status.success());
+    String::from_utf8(output.stderr).unwrap()
+}
