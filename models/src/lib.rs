@@ -73,7 +73,8 @@ pub use container::{
 pub use error::{EncodeError, LoadError, ModelError};
 pub use family::{
     block::{
-        Activation, Block, Experts, FeedForward, HeadNorm, Layers, Norm, NormPlaces, Position, RotaryScope, Window,
+        Activation, Block, ClampedSwiglu, Experts, FeedForward, HeadNorm, Layers, Norm, NormPlaces, Position,
+        RotaryScope, Window,
     },
     config::ModelConfig,
     draft_vocabulary::DraftVocabulary,

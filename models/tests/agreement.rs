@@ -32,6 +32,7 @@ fn files(family: &str) -> Files {
         "granite" => (&["refact"], &[]),
         "stablelm" => (&["stablelm2"], &["chatml"]),
         "gpt2" => (&["gpt-2"], &[]),
+        "gpt_oss" => (&["gpt-4o"], &["harmony"]),
         "gpt_neo" | "opt" => (&[], &[]),
         other => panic!("{other} has no line in this table"),
     }

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::{
     gguf::{Gguf, bytes},
     golden::{Golden, Weight},
+    gpt_oss::add_experts,
     logits::{argmax, compare},
 };
 
@@ -16,9 +17,15 @@ pub fn goldens() -> Vec<Golden> {
     serde_json::from_str(include_str!("../../models/tests/golden/families.json")).unwrap()
 }
 
-/// Mixtures of experts (`models/tests/golden/make_experts.py`).
+/// Mixtures of experts (`models/tests/golden/make_experts.py` and `make_gpt_oss.py`).
 pub fn mixtures() -> Vec<Golden> {
-    serde_json::from_str(include_str!("../../models/tests/golden/experts.json")).unwrap()
+    let experts: Vec<Golden> = serde_json::from_str(include_str!("../../models/tests/golden/experts.json")).unwrap();
+    experts.into_iter().chain(gpt_oss()).collect()
+}
+
+/// Models of gpt-oss, the last of them with experts in MXFP4.
+pub fn gpt_oss() -> Vec<Golden> {
+    serde_json::from_str(include_str!("../../models/tests/golden/gpt_oss.json")).unwrap()
 }
 
 /// Models that an engine makes of the containers of a golden model, each with the container's name.
@@ -87,6 +94,7 @@ impl Golden {
             "gemma3_text" => "gemma3",
             "qwen3_moe" => "qwen3moe",
             "mixtral" => "llama",
+            "gpt_oss" => "gpt-oss",
             "gpt_neo" | "opt" => return None,
             other => other,
         };
@@ -109,6 +117,7 @@ impl Golden {
         let unsayable = match &*self.family {
             "qwen2" | "qwen3" => self.config["use_sliding_window"] == true,
             "qwen3_moe" => self.config["norm_topk_prob"] != true,
+            "gpt_oss" => self.number("swiglu_limit", 7.0) != 7.0 || self.config["layer_types"][0] == "full_attention",
             "gemma2" => self.number("query_pre_attn_scalar", 256.0) != f64::from(head_dim),
             "gemma3_text" => {
                 self.number("query_pre_attn_scalar", 256.0) != f64::from(head_dim)
@@ -144,7 +153,8 @@ impl Golden {
             file.u32(&key("expert_count"), experts)
                 .u32(&key("expert_used_count"), self.size(&["num_experts_per_tok"])?);
         }
-        if let Some(width) = self.size(&["moe_intermediate_size"]) {
+        let is_gpt_oss = self.family == "gpt_oss";
+        if let Some(width) = self.size(&["moe_intermediate_size"]).or(is_gpt_oss.then_some(inner)) {
             file.u32(&key("expert_feed_forward_length"), width);
         }
         let theta = rope["rope_theta"].as_f64().or(self.config["rope_theta"].as_f64());
@@ -160,13 +170,13 @@ impl Golden {
                 file.f32(&key("attention.layer_norm_epsilon"), self.number("layer_norm_epsilon", 1e-5) as f32);
             }
             _ => {
-                let otherwise = if matches!(&*self.family, "phi3" | "olmo2") { 1e-5 } else { 1e-6 };
+                let otherwise = if matches!(&*self.family, "phi3" | "olmo2" | "gpt_oss") { 1e-5 } else { 1e-6 };
                 let epsilon = self.number("rms_norm_eps", otherwise) as f32;
                 file.f32(&key("attention.layer_norm_rms_epsilon"), epsilon);
             }
         }
         match &*self.family {
-            "mistral" | "phi3" | "gemma2" | "gemma3_text" => {
+            "mistral" | "phi3" | "gemma2" | "gemma3_text" | "gpt_oss" => {
                 if let Some(window) = self.size(&["sliding_window"]) {
                     file.u32(&key("attention.sliding_window"), window);
                 }
@@ -204,6 +214,11 @@ impl Golden {
                     &key("rope.scaling.original_context_length"),
                     rope["original_max_position_embeddings"].as_u64()? as u32,
                 );
+                for name in ["beta_fast", "beta_slow"] {
+                    if let Some(turns) = rope[name].as_f64() {
+                        file.f32(&key(&format!("rope.scaling.yarn_{name}")), turns as f32);
+                    }
+                }
             }
             "llama3" => {
                 let factors = llama3_factors(rope, head_dim as usize, theta);
@@ -223,7 +238,12 @@ impl Golden {
             _ => {}
         }
         let mut stacks: BTreeMap<String, (usize, Vec<usize>, Vec<f32>)> = BTreeMap::new();
-        for Weight { name, mut shape, mut values } in self.weights() {
+        let mut weights = self.weights();
+        if is_gpt_oss {
+            add_experts(&mut file, &weights);
+            weights.retain(|weight| !weight.name.contains(".experts."));
+        }
+        for Weight { name, mut shape, mut values } in weights {
             // The experts of a layer are one tensor.
             if let Some((before, (_, part))) =
                 name.split_once(".experts.").and_then(|(before, after)| Some((before, after.split_once('.')?)))
@@ -266,6 +286,12 @@ impl Golden {
                 ("post_attention_layernorm", "post_attention_norm"),
                 ("pre_feedforward_layernorm", "ffn_norm"),
                 ("post_feedforward_layernorm", "post_ffw_norm"),
+            ],
+            "gpt_oss" => [
+                ("input_layernorm", "attn_norm"),
+                ("post_attention_layernorm", "post_attention_norm"),
+                ("self_attn.sinks", "attn_sinks.weight"),
+                ("mlp.router", "ffn_gate_inp"),
             ],
             "olmo2" => [
                 ("post_attention_layernorm", "post_attention_norm"),

@@ -64,21 +64,27 @@ impl Golden {
     }
 }
 
-/// `model.safetensors` of these weights, in F32 or in BF16.
+/// `model.safetensors` of these weights, in F32 or in BF16. Halves of MXFP4 are bytes.
 pub fn safetensors<'w>(weights: impl IntoIterator<Item = &'w Weight>, dtype: &str) -> Vec<u8> {
     let mut file = Safetensors::default();
     for Weight { name, shape, values } in weights {
         let shape: Vec<u64> = shape.iter().map(|&n| n as u64).collect();
         let data = match dtype {
+            _ if is_bytes(name) => values.iter().map(|&x| x as u8).collect(),
             "BF16" => values.iter().flat_map(|&x| bf16::from_f32(x).to_le_bytes()).collect(),
             _ => bytes(values),
         };
-        file.tensor(name, dtype, &shape, &data);
+        file.tensor(name, if is_bytes(name) { "U8" } else { dtype }, &shape, &data);
     }
     file.finish()
 }
 
-/// The weights of a name, as `draw` of the scripts makes them.
+/// Returns whether a tensor is one half of a matrix in MXFP4.
+fn is_bytes(name: &str) -> bool {
+    name.ends_with("_blocks") || name.ends_with("_scales")
+}
+
+/// The weights of a name, as `draw` and `draw_bytes` of the scripts make them.
 fn draw(name: &str, count: usize, dimensions: usize) -> Vec<f32> {
     let seed = name
         .bytes()
@@ -87,8 +93,11 @@ fn draw(name: &str, count: usize, dimensions: usize) -> Vec<f32> {
         let z = seed.wrapping_add((index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        let unit = ((z ^ (z >> 31)) >> 40) as f64 / f64::from(1 << 23) - 1.0;
+        let z = z ^ (z >> 31);
+        let unit = (z >> 40) as f64 / f64::from(1 << 23) - 1.0;
         let value = match () {
+            () if name.ends_with("_blocks") => (z >> 56) as f64,
+            () if name.ends_with("_scales") => (122 + (z >> 56) % 4) as f64,
             () if name.ends_with("bias") => unit / 4.0,
             () if dimensions == 1 => 1.0 + unit / 2.0,
             () => unit / 2.0,

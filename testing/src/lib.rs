@@ -38,6 +38,7 @@ pub mod gguf;
 pub mod golden;
 #[cfg(feature = "sessions")]
 pub mod goodness;
+mod gpt_oss;
 #[cfg(feature = "sessions")]
 pub mod in_process;
 pub mod llama;

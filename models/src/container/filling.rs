@@ -9,6 +9,7 @@ use half::{bf16, f16};
 
 use super::{
     element::ElementType,
+    mxfp4,
     parts::{MatrixBuilder, Parts},
     plan::{Planned, Shape},
 };
@@ -17,8 +18,8 @@ use crate::error::LoadError;
 /// Memory allocated for a tensor ahead of its bytes if the file's length is unknown. A tensor that has already proved
 /// longer may double. A false length costs at most this much, and data of a true one are rarely moved.
 const UNPROVED_BYTES: u64 = 64 << 20;
-/// Number of bytes per strip of a tensor stored as columns.
-const COLUMNS_STRIP: usize = 64 << 10;
+/// Number of bytes per strip of a tensor from which weights are cut.
+const WHOLE_STRIP: usize = 64 << 10;
 /// Number of vector elements widened at a time.
 const VECTOR_STRIP: usize = 4096;
 
@@ -37,6 +38,8 @@ pub(super) struct Filling<B: MatrixBuilder> {
     length_known: bool,
     memory: B::Memory,
     parts: Parts<B::Matrix>,
+    /// Blocks that wait for their scales, or scales that wait for their blocks, by the number of their first weight.
+    halves: BTreeMap<usize, Vec<u8>>,
 }
 
 /// Tensor whose bytes are arriving.
@@ -57,8 +60,8 @@ enum Builder<B> {
         len: usize,
         values: Vec<f32>,
     },
-    /// Weights stored as columns, which are complete only once all rows are.
-    Columns {
+    /// Bytes from which weights are cut once all are present.
+    Whole {
         size: usize,
         bytes: Vec<u8>,
     },
@@ -70,7 +73,8 @@ impl<B: MatrixBuilder> Filling<B> {
     pub(super) fn new(plan: Vec<Planned>, position: u64, length_known: bool) -> Self {
         let memory = B::memory(plan.iter().filter_map(Planned::matrix_bytes));
         let parts = Parts { matrices: BTreeMap::new(), vectors: BTreeMap::new() };
-        Self { plan, next: 0, tensor: None, strip: Vec::new(), position, length_known, memory, parts }
+        let halves = BTreeMap::new();
+        Self { plan, next: 0, tensor: None, strip: Vec::new(), position, length_known, memory, parts, halves }
     }
 
     /// Takes the next bytes of the file.
@@ -97,7 +101,7 @@ impl<B: MatrixBuilder> Filling<B> {
             let needed = tensor.strip_bytes();
             if needed == 0 {
                 let weights = &self.plan[self.next - tensor.weights..self.next];
-                tensor.finish(weights, &mut self.parts, &mut self.memory)?;
+                tensor.finish(weights, &mut self.parts, &mut self.halves, &mut self.memory)?;
                 continue;
             }
             let planned = &self.plan[self.next - 1];
@@ -147,10 +151,11 @@ impl<B: MatrixBuilder> Tensor<B> {
     fn new(planned: &Planned, weights: usize) -> Result<Self, LoadError> {
         let builder = match planned.shape {
             Shape::Matrix { outputs, inputs } => Builder::Matrix(matrix(planned, outputs, inputs)?),
-            Shape::Columns { inputs, stored, .. } => {
-                Builder::Columns { size: inputs * planned.element.row_bytes(stored), bytes: Vec::new() }
-            }
             Shape::Vector { len, .. } => Builder::Vector { element: planned.element, len, values: Vec::new() },
+            Shape::Columns { .. } | Shape::Blocks { .. } | Shape::Scales { .. } | Shape::Elements { .. } => {
+                let size = usize::try_from(planned.size).map_err(|_| out_of_memory(planned))?;
+                Builder::Whole { size, bytes: Vec::new() }
+            }
         };
         Ok(Self { builder, weights, done: 0, room: 0 })
     }
@@ -160,7 +165,7 @@ impl<B: MatrixBuilder> Tensor<B> {
         match &self.builder {
             Builder::Matrix(builder) => builder.strip_bytes(),
             Builder::Vector { element, len, values } => element.row_bytes((len - values.len()).min(VECTOR_STRIP)),
-            Builder::Columns { size, bytes } => (size - bytes.len()).min(COLUMNS_STRIP),
+            Builder::Whole { size, bytes } => (size - bytes.len()).min(WHOLE_STRIP),
         }
     }
 
@@ -188,12 +193,11 @@ impl<B: MatrixBuilder> Tensor<B> {
             Builder::Vector { len, values, .. } => {
                 values.try_reserve_exact(strips.saturating_mul(VECTOR_STRIP).min(*len - values.len()))
             }
-            Builder::Columns { size, bytes } => {
-                bytes.try_reserve_exact(strips.saturating_mul(COLUMNS_STRIP).min(*size - bytes.len()))
+            Builder::Whole { size, bytes } => {
+                bytes.try_reserve_exact(strips.saturating_mul(WHOLE_STRIP).min(*size - bytes.len()))
             }
         };
-        reserved
-            .map_err(|_| LoadError::OutOfMemory { what: format!("tensor {}", planned.name), needed: planned.size })?;
+        reserved.map_err(|_| out_of_memory(planned))?;
         self.room = self.done + believed.max(strip_bytes as u64);
         Ok(())
     }
@@ -202,20 +206,8 @@ impl<B: MatrixBuilder> Tensor<B> {
         self.done += bytes.len() as u64;
         match &mut self.builder {
             Builder::Matrix(builder) => builder.push_strip(bytes),
-            Builder::Columns { bytes: columns, .. } => columns.extend_from_slice(bytes),
-            Builder::Vector { element, values, .. } => match element {
-                ElementType::F16 => {
-                    values.extend(bytes.as_chunks().0.iter().map(|&x| f16::from_le_bytes(x).to_f32()));
-                }
-                ElementType::BF16 => {
-                    values.extend(bytes.as_chunks().0.iter().map(|&x| bf16::from_le_bytes(x).to_f32()));
-                }
-                // The plan admits integers below 2²⁴ only, which f32 represents.
-                ElementType::I32 => values.extend(bytes.as_chunks().0.iter().map(|&x| i32::from_le_bytes(x) as f32)),
-                ElementType::I64 => values.extend(bytes.as_chunks().0.iter().map(|&x| i64::from_le_bytes(x) as f32)),
-                // Vectors of other types are excluded by the plan.
-                _ => values.extend(bytes.as_chunks().0.iter().map(|&x| f32::from_le_bytes(x))),
-            },
+            Builder::Whole { bytes: whole, .. } => whole.extend_from_slice(bytes),
+            Builder::Vector { element, values, .. } => widen(*element, bytes, values),
         }
     }
 
@@ -224,6 +216,7 @@ impl<B: MatrixBuilder> Tensor<B> {
         self,
         weights: &[Planned],
         parts: &mut Parts<B::Matrix>,
+        halves: &mut BTreeMap<usize, Vec<u8>>,
         memory: &mut B::Memory,
     ) -> Result<(), LoadError> {
         match self.builder {
@@ -236,14 +229,62 @@ impl<B: MatrixBuilder> Tensor<B> {
                 }
                 parts.vectors.insert(weights[0].number, values);
             }
-            Builder::Columns { bytes, .. } => {
+            Builder::Whole { bytes, .. } => {
+                let first = weights[0].number;
+                let half = match weights[0].shape {
+                    Shape::Blocks { .. } | Shape::Scales { .. } => match halves.remove(&first) {
+                        Some(half) => half,
+                        None => {
+                            halves.insert(first, bytes);
+                            return Ok(());
+                        }
+                    },
+                    _ => Vec::new(),
+                };
                 for planned in weights {
-                    parts.matrices.insert(planned.number, transposed::<B>(planned, &bytes, memory)?);
+                    if let Shape::Elements { len, every } = planned.shape {
+                        let mut values = Vec::new();
+                        widen(planned.element, &bytes, &mut values);
+                        parts.vectors.insert(planned.number, every.outputs(len).map(|at| values[at]).collect());
+                    } else {
+                        parts.matrices.insert(planned.number, cut::<B>(planned, [&bytes, &half], memory)?);
+                    }
                 }
             }
         }
         Ok(())
     }
+}
+
+/// Matrix that is cut from the bytes of its tensor. `half`: bytes of the other tensor, for a matrix in MXFP4.
+fn cut<B: MatrixBuilder>(
+    planned: &Planned,
+    [bytes, half]: [&[u8]; 2],
+    memory: &mut B::Memory,
+) -> Result<B::Matrix, LoadError> {
+    let failed = |_| out_of_memory(planned);
+    let (Shape::Columns { outputs, inputs, .. }
+    | Shape::Blocks { outputs, inputs, .. }
+    | Shape::Scales { outputs, inputs, .. }) = planned.shape
+    else {
+        unreachable!("other weights are not cut from bytes");
+    };
+    let mut rows = Vec::new();
+    rows.try_reserve_exact(outputs * planned.element.row_bytes(inputs)).map_err(failed)?;
+    match planned.shape {
+        Shape::Columns { every, stored, .. } => {
+            let width = planned.element.row_bytes(1);
+            for output in every.outputs(outputs) {
+                for row in bytes.chunks_exact(stored * width) {
+                    rows.extend_from_slice(&row[output * width..][..width]);
+                }
+            }
+        }
+        Shape::Blocks { every, .. } => mxfp4::pack(bytes, half, inputs, every.outputs(outputs), &mut rows),
+        Shape::Scales { every, .. } => mxfp4::pack(half, bytes, inputs, every.outputs(outputs), &mut rows),
+        _ => {}
+    }
+    matrix::<B>(planned, outputs, inputs)?.of(&rows, memory).map_err(failed)
 }
 
 /// Builder for a matrix without any data yet.
@@ -253,23 +294,20 @@ fn matrix<B: MatrixBuilder>(planned: &Planned, outputs: usize, inputs: usize) ->
     B::new(*element, outputs, inputs).ok_or_else(unknown)
 }
 
-/// Matrix whose outputs are columns of `bytes`.
-fn transposed<B: MatrixBuilder>(
-    planned: &Planned,
-    bytes: &[u8],
-    memory: &mut B::Memory,
-) -> Result<B::Matrix, LoadError> {
-    let Shape::Columns { outputs, inputs, first, stored } = planned.shape else {
-        unreachable!("weights of one tensor are all columns of it");
-    };
-    let width = planned.element.row_bytes(1);
-    let failed = |_| LoadError::OutOfMemory { what: format!("tensor {}", planned.name), needed: planned.size };
-    let mut rows = Vec::new();
-    rows.try_reserve_exact(outputs * inputs * width).map_err(failed)?;
-    for output in first..first + outputs {
-        for row in bytes.chunks_exact(stored * width) {
-            rows.extend_from_slice(&row[output * width..][..width]);
-        }
+/// Error for a tensor for which there is not enough memory.
+fn out_of_memory(planned: &Planned) -> LoadError {
+    LoadError::OutOfMemory { what: format!("tensor {}", planned.name), needed: planned.size }
+}
+
+/// Appends the elements of a vector, widened to f32.
+fn widen(element: ElementType, bytes: &[u8], values: &mut Vec<f32>) {
+    match element {
+        ElementType::F16 => values.extend(bytes.as_chunks().0.iter().map(|&x| f16::from_le_bytes(x).to_f32())),
+        ElementType::BF16 => values.extend(bytes.as_chunks().0.iter().map(|&x| bf16::from_le_bytes(x).to_f32())),
+        // The plan admits integers below 2²⁴ only, which f32 represents.
+        ElementType::I32 => values.extend(bytes.as_chunks().0.iter().map(|&x| i32::from_le_bytes(x) as f32)),
+        ElementType::I64 => values.extend(bytes.as_chunks().0.iter().map(|&x| i64::from_le_bytes(x) as f32)),
+        // Vectors of other types are excluded by the plan.
+        _ => values.extend(bytes.as_chunks().0.iter().map(|&x| f32::from_le_bytes(x))),
     }
-    matrix::<B>(planned, outputs, inputs)?.of(&rows, memory).map_err(failed)
 }

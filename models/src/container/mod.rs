@@ -16,6 +16,7 @@
 //! | `plan` | assignment of bytes to weights |
 //! | `parts` | interface of matrix builders, and loaded weights |
 //! | `filling` | transfer of bytes to their final place |
+//! | `mxfp4` | experts of gpt-oss in one tensor |
 //! | `stream` | container as a stream, from first byte to last |
 //! | `read` | whole files, from a reader or a path |
 //! | `stored` | weights in the form of their file |
@@ -34,6 +35,7 @@ pub(crate) mod gguf_parts;
 mod gguf_pre_tokenizer;
 pub(crate) mod gguf_vocabulary;
 pub(crate) mod heads;
+mod mxfp4;
 mod other_kind;
 pub(crate) mod parts;
 mod plan;

@@ -30,6 +30,8 @@ pub struct Block {
     pub score_softcap: Option<f32>,
     /// Sliding window of [local](Layers) layers.
     pub window: Option<Window>,
+    /// True if every query head has a learned score, its sink, in the softmax of attention scores. A sink has no value.
+    pub sinks: bool,
     /// Factor of token embeddings.
     pub embedding_scale: f32,
     /// Factor of the output of attention and feed-forward part before the residual addition.
@@ -82,7 +84,7 @@ pub enum FeedForward {
 
 /// Mixture of gated feed-forward parts, the experts. A router gives every row a probability for each expert; the output
 /// is the sum of the most probable experts' outputs, weighted by their probabilities.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Experts {
     /// Number of experts in a block.
     pub count: usize,
@@ -92,6 +94,20 @@ pub struct Experts {
     pub width: usize,
     /// True if the probabilities of the used experts are divided by their sum.
     pub normalized: bool,
+    /// True if the router and the matrices of the experts have biases.
+    pub bias: bool,
+    /// Gating of the experts, if it is not that of the block's [`FeedForward`].
+    pub clamp: Option<ClampedSwiglu>,
+}
+
+/// Clamped SwiGLU: g·σ(slope·g)·(u + 1), where g is the gate, at most `limit`, and u is the up projection, between
+/// −`limit` and `limit`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ClampedSwiglu {
+    /// Factor of the gate in the logistic function σ.
+    pub slope: f32,
+    /// Bound of gate and up projection.
+    pub limit: f32,
 }
 
 /// Element-wise activation function.
@@ -184,6 +200,7 @@ impl Default for Block {
             score_scale: None,
             score_softcap: None,
             window: None,
+            sinks: false,
             embedding_scale: 1.0,
             residual_scale: 1.0,
             logit_scale: 1.0,

@@ -120,12 +120,15 @@ impl ModelConfig {
                 return Err(invalid("used experts", experts.used, "at most the number of experts"));
             }
         }
+        let clamp = block.experts.and_then(|experts| experts.clamp);
         let factors = [
             ("score scale", Some(self.score_scale())),
             ("embedding scale", Some(block.embedding_scale)),
             ("residual scale", Some(block.residual_scale)),
             ("logit scale", Some(block.logit_scale)),
             ("score softcap", block.score_softcap),
+            ("swiglu_alpha", clamp.map(|clamp| clamp.slope)),
+            ("swiglu_limit", clamp.map(|clamp| clamp.limit)),
             ("logit softcap", block.logit_softcap),
         ];
         for (key, factor) in factors {

@@ -99,7 +99,8 @@ impl ModelConfig {
                 return Err(LoadError::Unsupported { what: "attention.causal", found: other.to_string() });
             }
         }
-        config.block.position = Position::Rotary { global: settings.rotary(&config)?, local: None, nope: Layers::None };
+        config.block.position =
+            Position::Rotary { global: settings.rotary(&config, true)?, local: None, nope: Layers::None };
         (family.gguf)(settings, &mut config)?;
         if config.block.experts.is_none() {
             settings.refuse("expert_count", "mixture of experts")?;

@@ -143,7 +143,7 @@ impl<'m> Settings<'m> {
         let Some(count) = size("expert_count")? else { return Ok(None) };
         let missing = || LoadError::MissingSetting { key: self.key("expert_used_count") };
         let used = size("expert_used_count")?.ok_or_else(missing)?;
-        Ok(Some(Experts { count, used, width, normalized: true }))
+        Ok(Some(Experts { count, used, width, normalized: true, bias: false, clamp: None }))
     }
 
     /// Token id under a key that all architectures share.
@@ -163,8 +163,8 @@ impl<'m> Settings<'m> {
         self.float(key)?.ok_or_else(|| LoadError::MissingSetting { key: self.key(key) })
     }
 
-    /// Rotary embedding in the settings.
-    pub(super) fn rotary(&self, config: &ModelConfig) -> Result<Rotary, LoadError> {
+    /// Rotary embedding in the settings. `whole`: YaRN's bounds are rounded to whole indices, which files do not say.
+    pub(super) fn rotary(&self, config: &ModelConfig, whole: bool) -> Result<Rotary, LoadError> {
         let theta = self.float("rope.freq_base")?.unwrap_or(10_000.0);
         let dimensions = match self.integer("rope.dimension_count")? {
             Some(stated) if stated <= config.head_dim as u64 => stated as usize,
@@ -188,7 +188,10 @@ impl<'m> Settings<'m> {
             (Some("yarn"), Some(factor)) => {
                 let context = original.unwrap_or(config.context_length as u64) as f32;
                 magnitude *= Yarn::magnitude(factor, 1.0);
-                let yarn = Yarn { factor, fast: 32.0, slow: 1.0, context, whole: true };
+                let turns = |key: &str, otherwise: f32| Ok::<_, LoadError>(self.float(key)?.unwrap_or(otherwise));
+                let fast = turns("rope.scaling.yarn_beta_fast", 32.0)?;
+                let slow = turns("rope.scaling.yarn_beta_slow", 1.0)?;
+                let yarn = Yarn { factor, fast, slow, context, whole };
                 RopeScaling::PerFrequency { factors: yarn.factors(theta, dimensions) }
             }
             (Some(other), _) => {

@@ -54,7 +54,7 @@ impl ModelConfig {
         };
         // Family code below computes with the shape, so check it first.
         config.validate()?;
-        keys.only("quantization_config", &[])?;
+        keys.only_quantized_by(family.quantization)?;
         keys.only("is_decoder", &[json!(true), json!(false)])?;
         keys.only("add_cross_attention", &[json!(false)])?;
         keys.only("is_encoder_decoder", &[json!(false)])?;
@@ -134,6 +134,16 @@ impl OneOrMany {
 }
 
 impl Keys {
+    /// Rejects quantized weights, except by the family's own method: the names of tensors say which ones are.
+    fn only_quantized_by(&self, method: Option<&str>) -> Result<(), LoadError> {
+        match self.get::<Value>("quantization_config")? {
+            Some(found) if method.is_none_or(|method| found["quant_method"] != method) => {
+                Err(unsupported("quantization_config", &found))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Rejects activations other than SiLU.
     pub(super) fn only_silu(&self) -> Result<(), LoadError> {
         self.only("hidden_act", &[json!("silu"), json!("swish")])

@@ -29,6 +29,10 @@ pub(crate) struct Family {
     pub(super) norms_less_one: bool,
     /// True if checkpoints store block matrices as `[inputs, outputs]`.
     pub(super) transposed: bool,
+    /// True if checkpoints store each projection of all experts as [one tensor](Spelling::fused_experts).
+    pub(super) fused_experts: bool,
+    /// Method of quantization that checkpoints may have, `quant_method` of `quantization_config`.
+    pub(super) quantization: Option<&'static str>,
     /// Reads the family's own settings from `config.json`.
     pub(super) hugging_face: fn(&Keys, &mut ModelConfig) -> Result<(), LoadError>,
     /// Reads the family's own settings from a GGUF file.
@@ -50,7 +54,7 @@ pub(super) struct Defaults {
 impl Family {
     /// Names and storage conventions of the family's weights in files.
     pub(super) fn spelling(&self) -> Spelling {
-        let &Self { names, unused, norms_less_one, transposed, .. } = self;
-        Spelling { names, aliases: &[], unused, norms_less_one, transposed, is_tower: false }
+        let &Self { names, unused, norms_less_one, transposed, fused_experts, .. } = self;
+        Spelling { names, unused, norms_less_one, transposed, fused_experts, ..Spelling::default() }
     }
 }

@@ -29,6 +29,8 @@ pub(super) const LLAMA: Family = Family {
     unused: &[".rotary_emb.inv_freq"],
     norms_less_one: false,
     transposed: false,
+    fused_experts: false,
+    quantization: None,
     hugging_face,
     gguf,
 };

@@ -35,6 +35,8 @@ pub(super) const MIXTRAL: Family = Family {
             used: keys.get("num_experts_per_tok")?.unwrap_or(2),
             width: config.intermediate_size,
             normalized: true,
+            bias: false,
+            clamp: None,
         });
         config.take_window(keys, keys.get("sliding_window")?, Layers::All)
     },

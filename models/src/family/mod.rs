@@ -42,6 +42,7 @@ pub(crate) mod weights;
 mod gemma;
 mod gpt2;
 mod gpt_neo;
+mod gpt_oss;
 mod granite;
 mod llama;
 mod mistral;

@@ -56,6 +56,8 @@ pub(super) const QWEN3_MOE: Family = Family {
             used: keys.get("num_experts_per_tok")?.unwrap_or(8),
             width: keys.get("moe_intermediate_size")?.unwrap_or(768),
             normalized: keys.flag("norm_topk_prob")?,
+            bias: false,
+            clamp: None,
         });
         (QWEN3.hugging_face)(keys, config)
     },

@@ -1,13 +1,13 @@
 //! List of all model families.
 
 use super::{
-    encoder_decoder::t5::T5 as ENCODER_DECODER, gemma, gpt_neo, gpt2, granite, kind::Family, llama, mistral, olmo2,
-    opt, phi3, qwen, smollm3, stablelm, towers::text_tower_types,
+    encoder_decoder::t5::T5 as ENCODER_DECODER, gemma, gpt_neo, gpt_oss, gpt2, granite, kind::Family, llama, mistral,
+    olmo2, opt, phi3, qwen, smollm3, stablelm, towers::text_tower_types,
 };
 use crate::error::LoadError;
 
 /// All decoder-only families.
-const FAMILIES: [&Family; 17] = [
+const FAMILIES: [&Family; 18] = [
     &llama::LLAMA,
     &mistral::MISTRAL,
     &mistral::MIXTRAL,
@@ -24,6 +24,7 @@ const FAMILIES: [&Family; 17] = [
     &stablelm::STABLELM,
     &gpt2::GPT2,
     &gpt_neo::GPT_NEO,
+    &gpt_oss::GPT_OSS,
     &opt::OPT,
 ];
 

@@ -166,6 +166,9 @@ layer_weights! { config:
     key_norm: Option<Vec<f32>> =
         vector [config.head_norm_width(config.kv_heads)] if config.block.head_norm != HeadNorm::None,
         "blk.{}.attn_k_norm.weight", "model.layers.{}.self_attn.k_norm.weight";
+    /// Sink of each query head.
+    sinks: Option<Vec<f32>> = vector [config.heads] if config.block.sinks,
+        "blk.{}.attn_sinks.weight", "model.layers.{}.self_attn.sinks";
     /// Output projection of all heads.
     attention_output: M = matrix [config.hidden_size, config.query_width()],
         "blk.{}.attn_output.weight", "model.layers.{}.self_attn.o_proj.weight";
@@ -194,6 +197,9 @@ layer_weights! { config:
     /// Router of a mixture of experts, `[experts, hidden_size]`.
     router: Option<M> = optional_matrix [config.experts(), config.hidden_size] if !config.is_dense(),
         "blk.{}.ffn_gate_inp.weight", "model.layers.{}.mlp.gate.weight";
+    /// Bias of the router of a mixture, `[experts]`.
+    router_bias: Option<Vec<f32>> = vector [config.experts()] if config.adds_to_experts(),
+        "blk.{}.ffn_gate_inp.bias", "model.layers.{}.mlp.router.bias";
     /// Experts of a mixture, in order.
     experts: Vec<ExpertWeights<M>> = experts [config], "", "";
     /// Bias of the gate projection.
@@ -220,6 +226,12 @@ pub struct ExpertWeights<M> {
     pub up: M,
     /// Down projection to the residual stream.
     pub down: M,
+    /// Bias of the gate projection.
+    pub gate_bias: Option<Vec<f32>>,
+    /// Bias of the up projection.
+    pub up_bias: Option<Vec<f32>>,
+    /// Bias of the down projection.
+    pub down_bias: Option<Vec<f32>>,
 }
 
 impl<M> ExpertWeights<M> {
@@ -233,21 +245,35 @@ impl<M> ExpertWeights<M> {
         let mut gathered = Vec::new();
         for expert in 0..experts.count {
             let numbered = |name: WeightName| WeightName { block, expert, ..name };
+            let mut bias = |name: WeightName, len: usize| match experts.bias {
+                true => source.vector(numbered(name), [len]).map(Some),
+                false => Ok(None),
+            };
+            let gate_bias = bias(WeightName::EXPERT_GATE_BIAS, width)?;
+            let up_bias = bias(WeightName::EXPERT_UP_BIAS, width)?;
+            let down_bias = bias(WeightName::EXPERT_DOWN_BIAS, hidden)?;
             gathered.push(Self {
                 gate: source.matrix(numbered(WeightName::EXPERT_GATE), [width, hidden])?,
                 up: source.matrix(numbered(WeightName::EXPERT_UP), [width, hidden])?,
                 down: source.matrix(numbered(WeightName::EXPERT_DOWN), [hidden, width])?,
+                gate_bias,
+                up_bias,
+                down_bias,
             });
         }
         Ok(gathered)
     }
 
     fn map<N, E>(self, change: &mut impl FnMut(M) -> Result<N, E>) -> Result<ExpertWeights<N>, E> {
-        Ok(ExpertWeights { gate: change(self.gate)?, up: change(self.up)?, down: change(self.down)? })
+        let Self { gate, up, down, gate_bias, up_bias, down_bias } = self;
+        let [gate, up, down] = [change(gate)?, change(up)?, change(down)?];
+        Ok(ExpertWeights { gate, up, down, gate_bias, up_bias, down_bias })
     }
 
     fn by_ref(&self) -> ExpertWeights<&M> {
-        ExpertWeights { gate: &self.gate, up: &self.up, down: &self.down }
+        let Self { gate, up, down, gate_bias, up_bias, down_bias } = self;
+        let [gate_bias, up_bias, down_bias] = [gate_bias, up_bias, down_bias].map(Clone::clone);
+        ExpertWeights { gate, up, down, gate_bias, up_bias, down_bias }
     }
 
     fn matrices(&self) -> impl Iterator<Item = &M> {
@@ -269,6 +295,11 @@ impl ModelConfig {
     /// Number of experts in a block.
     fn experts(&self) -> usize {
         self.block.experts.map_or(0, |experts| experts.count)
+    }
+
+    /// Returns whether router and experts have biases.
+    fn adds_to_experts(&self) -> bool {
+        self.block.experts.is_some_and(|experts| experts.bias)
     }
 
     fn is_gated(&self) -> bool {
@@ -307,6 +338,12 @@ impl WeightName {
         name("expert_up", "blk.{}.ffn_up_exps.weight", "model.layers.{}.mlp.experts.{e}.up_proj.weight");
     const EXPERT_DOWN: Self =
         name("expert_down", "blk.{}.ffn_down_exps.weight", "model.layers.{}.mlp.experts.{e}.down_proj.weight");
+    const EXPERT_GATE_BIAS: Self =
+        name("expert_gate_bias", "blk.{}.ffn_gate_exps.bias", "model.layers.{}.mlp.experts.{e}.gate_proj.bias");
+    const EXPERT_UP_BIAS: Self =
+        name("expert_up_bias", "blk.{}.ffn_up_exps.bias", "model.layers.{}.mlp.experts.{e}.up_proj.bias");
+    const EXPERT_DOWN_BIAS: Self =
+        name("expert_down_bias", "blk.{}.ffn_down_exps.bias", "model.layers.{}.mlp.experts.{e}.down_proj.bias");
     const POSITIONS: Self = name("positions", "position_embd.weight", "model.embed_positions.weight");
     const NORM: Self = name("norm", "output_norm.weight", "model.norm.weight");
     const NORM_BIAS: Self = name("norm_bias", "output_norm.bias", "model.norm.bias");
@@ -349,6 +386,11 @@ impl WeightName {
     /// Returns whether the weight belongs to one of several experts.
     pub(crate) fn is_of_expert(&self) -> bool {
         self.field.starts_with("expert_")
+    }
+
+    /// Number of the expert, 0 for weights of none.
+    pub(crate) fn expert(&self) -> usize {
+        self.expert
     }
 
     /// Returns whether the weight is the scale of a norm.

@@ -7,11 +7,8 @@
 
 use super::linear::{Linear, products};
 use crate::{
-    family::{
-        block::{Activation, Experts},
-        weights::ExpertWeights,
-    },
-    kernels::{gated, rounded::Activations},
+    family::{block::Experts, weights::ExpertWeights},
+    kernels::{add_to_rows, rounded::Activations},
 };
 
 /// Working memory of a mixture.
@@ -38,9 +35,17 @@ struct Choice {
 
 impl Mixture {
     /// Chooses experts for the rows of `input`. Of equally probable experts, those of lower numbers are chosen.
-    pub(super) fn choose(&mut self, experts: &Experts, router: &Linear, input: &[f32], activations: &mut Activations) {
+    pub(super) fn choose(
+        &mut self,
+        experts: &Experts,
+        router: &Linear,
+        bias: &Option<Vec<f32>>,
+        input: &[f32],
+        activations: &mut Activations,
+    ) {
         let Self { routing, choices, ranking, .. } = self;
         products(input, activations, [(router, &mut *routing)]);
+        add(routing, bias);
         choices.clear();
         for (row, routing) in routing.chunks_exact_mut(experts.count).enumerate() {
             softmax(routing);
@@ -58,12 +63,13 @@ impl Mixture {
     }
 
     /// Writes the weighted sums of the chosen experts' outputs to `sums`, `[rows, width]`, which is the shape of
-    /// `input` too. `inner` is memory for what is inside an expert.
+    /// `input` too. `gating` computes the input of the down projection in place of the gate. `gate` and `up` are working
+    /// memory.
     #[allow(clippy::too_many_arguments, reason = "memory that belongs to other parts of a pass")]
     pub(super) fn mix(
         &mut self,
         experts: &[ExpertWeights<Linear>],
-        activation: Activation,
+        gating: impl Fn(&mut [f32], &[f32]),
         width: usize,
         input: &[f32],
         activations: &mut Activations,
@@ -78,13 +84,23 @@ impl Mixture {
             rows.clear();
             group.iter().for_each(|choice| rows.extend_from_slice(&input[choice.row * width..][..width]));
             products(rows, activations, [(&expert.gate, &mut *gate), (&expert.up, &mut *up)]);
-            gated(activation, gate, up);
+            add(gate, &expert.gate_bias);
+            add(up, &expert.up_bias);
+            gating(gate, up);
             products(gate, activations, [(&expert.down, &mut *output)]);
+            add(output, &expert.down_bias);
             for (choice, output) in group.iter().zip(output.chunks_exact(width)) {
                 let sums = &mut sums[choice.row * width..][..width];
                 sums.iter_mut().zip(output).for_each(|(sum, x)| *sum += choice.weight * x);
             }
         }
+    }
+}
+
+/// Computes `row += bias` for each row, if there is a bias.
+fn add(x: &mut [f32], bias: &Option<Vec<f32>>) {
+    if let Some(bias) = bias {
+        add_to_rows(x, bias);
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
     kernels::{
         activate, add_assign, add_to_rows,
         attention::{Heads, attend},
-        gated, layer_norm, pool, rms_norm, rms_norm_in_place,
+        gated, gated_within, layer_norm, pool, rms_norm, rms_norm_in_place,
         rounded::ActivationBits,
         scale_by, soft_cap,
     },
@@ -227,7 +227,8 @@ impl Pass<'_, '_> {
         self.model.rotate(index, query, heads, angles);
         context.resize(query.len(), 0.0);
         let (scale, softcap, window) = (self.model.config.score_scale(), block.score_softcap, block.window(index));
-        let heads = Heads { heads, kv_heads, head_dim, scale, softcap, window };
+        let sinks = layer.sinks.as_deref();
+        let heads = Heads { heads, kv_heads, head_dim, scale, softcap, window, sinks };
         let batch = &*self.batch;
         let page = |sequence: usize, page: usize, kv_head: usize| {
             let line = lines[sequence];
@@ -261,9 +262,13 @@ impl Pass<'_, '_> {
             }
             _ => {
                 if let (Some(router), Some(experts)) = (&layer.router, &model.config.block.experts) {
-                    mixture.choose(experts, router, input, activations);
+                    mixture.choose(experts, router, &layer.router_bias, input, activations);
                     let width = model.config.hidden_size;
-                    mixture.mix(&layer.experts, activation, width, input, activations, [gate, up], projected);
+                    let gating = |gate: &mut [f32], up: &[f32]| match experts.clamp {
+                        Some(clamp) => gated_within(clamp, gate, up),
+                        None => gated(activation, gate, up),
+                    };
+                    mixture.mix(&layer.experts, gating, width, input, activations, [gate, up], projected);
                 }
             }
         }

@@ -5,6 +5,9 @@
 //! <https://arxiv.org/abs/1805.02867>). Each query visits the pages in order, and the order of sums within a page is
 //! the same for all queries. Its result therefore depends only on the query and the cache.
 //!
+//! A sink is a score without a value (Xiao et al. 2023, <https://arxiv.org/abs/2309.17453>; learned in gpt-oss). A query
+//! with a sink b starts from m = b and a normaliser of e^(b − b) = 1 instead of −∞ and 0.
+//!
 //! Rows of a sequence and heads of a group (grouped-query attention) share a page: it is fetched once for all of them,
 //! and each of its vectors is loaded once for four.
 
@@ -132,7 +135,7 @@ impl Bias<'_> {
 
 /// Attention heads of a layer. Each head of keys and values is shared by `heads / kv_heads` query heads.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Heads {
+pub(crate) struct Heads<'s> {
     pub(crate) heads: usize,
     pub(crate) kv_heads: usize,
     pub(crate) head_dim: usize,
@@ -142,6 +145,8 @@ pub(crate) struct Heads {
     pub(crate) softcap: Option<f32>,
     /// Maximum number of tokens that a row sees, itself included.
     pub(crate) window: Option<usize>,
+    /// Sink of each head, `[heads]`.
+    pub(crate) sinks: Option<&'s [f32]>,
 }
 
 /// Computes `out[row] = softmax(scale · q·Kᵀ + bias) · V` for each head of each row.
@@ -150,7 +155,7 @@ pub(crate) struct Heads {
 /// a head's part of a page, laid out as in [`head_page`](super::head_page). Rows of a sequence must be adjacent.
 /// `groups` is working memory.
 pub(crate) fn attend<'c>(
-    heads: Heads,
+    heads: Heads<'_>,
     queries: &mut [f32],
     spans: &[RowSpan],
     page: impl Fn(usize, usize, usize) -> &'c [f32] + Sync,
@@ -186,7 +191,9 @@ pub(crate) fn attend<'c>(
                 #[allow(unsafe_code, reason = "units write to disjoint parts of a slice")]
                 let context = unsafe { std::slice::from_raw_parts_mut(out.start().add(at), heads.head_dim) };
                 context.fill(0.0);
-                all[count] = Query { query: &queries[at..][..heads.head_dim], row, head, context, ..Query::missing() };
+                let (highest, total) = heads.sinks.map_or((f32::NEG_INFINITY, 0.0), |sinks| (sinks[head], 1.0));
+                let query = &queries[at..][..heads.head_dim];
+                all[count] = Query { query, head, row, highest, total, context };
                 count += 1;
             }
         }
@@ -239,7 +246,7 @@ struct Unit {
 
 impl<'g> Division<'g> {
     /// Chooses the largest units that give each thread one, because small units read pages more often.
-    fn new(heads: Heads, groups: &'g [[usize; 2]], threads: usize) -> Self {
+    fn new(heads: Heads<'_>, groups: &'g [[usize; 2]], threads: usize) -> Self {
         let shared_by = heads.heads / heads.kv_heads;
         let rows = groups.iter().map(|[first, end]| end - first).max().unwrap_or(1);
         let fewest = shared_by.div_ceil((QUERIES / rows).max(1));
@@ -286,15 +293,15 @@ mod tests {
     }
 
     /// Keys and values of a sequence, `[tokens, kv_heads, head_dim]`, and its pages, `[pages, kv_heads]`.
-    struct Text {
-        heads: Heads,
+    struct Text<'s> {
+        heads: Heads<'s>,
         keys: Vec<f32>,
         values: Vec<f32>,
         pages: Vec<f32>,
     }
 
-    impl Text {
-        fn new(heads: Heads, pages: usize, seed: usize) -> Self {
+    impl<'s> Text<'s> {
+        fn new(heads: Heads<'s>, pages: usize, seed: usize) -> Self {
             let Heads { kv_heads, head_dim, .. } = heads;
             let count = pages * PAGE_TOKENS * kv_heads * head_dim;
             let (keys, values) = (numbers(seed, count), numbers(seed + 1, count));
@@ -317,7 +324,7 @@ mod tests {
 
         /// Reference: softmax over the scores of all visible tokens, in f64.
         fn attend(&self, query: &[f32], head: usize, span: RowSpan, bias: Option<&Bias<'_>>) -> Vec<f64> {
-            let Heads { head_dim, scale, softcap, window, .. } = self.heads;
+            let Heads { head_dim, scale, softcap, window, sinks, .. } = self.heads;
             let kv_head = head / (self.heads.heads / self.heads.kv_heads);
             let first = window.map_or(0, |window| span.visible.saturating_sub(window));
             let scores: Vec<f64> = (first..span.visible)
@@ -331,7 +338,8 @@ mod tests {
                     softcap.map_or(score, |cap| f64::from(cap) * (score / f64::from(cap)).tanh())
                 })
                 .collect();
-            let total: f64 = scores.iter().map(|score| score.exp()).sum();
+            let sink = sinks.map_or(0.0, |sinks| f64::from(sinks[head]).exp());
+            let total = scores.iter().map(|score| score.exp()).sum::<f64>() + sink;
             let mut context = vec![0.0; head_dim];
             for (token, score) in (first..).zip(&scores) {
                 let values = &self.values[(token * self.heads.kv_heads + kv_head) * head_dim..][..head_dim];
@@ -341,7 +349,7 @@ mod tests {
         }
     }
 
-    fn contexts(texts: &[Text], spans: &[RowSpan], queries: &[f32], bias: Option<Bias<'_>>) -> Vec<f32> {
+    fn contexts(texts: &[Text<'_>], spans: &[RowSpan], queries: &[f32], bias: Option<Bias<'_>>) -> Vec<f32> {
         let mut out = vec![f32::NAN; queries.len()];
         let page = |sequence: usize, index: usize, head: usize| texts[sequence].page(index, head);
         attend(texts[0].heads, &mut queries.to_vec(), spans, page, bias, &mut Vec::new(), &mut out);
@@ -353,11 +361,19 @@ mod tests {
     #[test]
     fn contexts_are_weighted_means_and_the_same_in_any_company() {
         let shapes = [(1, 1, 4), (2, 2, 6), (3, 1, 64), (6, 2, 20), (7, 1, 48), (16, 2, 80), (9, 1, 33)];
-        let settings = [(None, None, false), (Some(5), None, false), (Some(40), Some(0.5), false), (None, None, true)];
-        for ((heads, kv_heads, head_dim), (window, softcap, is_biased)) in
+        let settings = [
+            (None, None, false, false),
+            (Some(5), None, false, true),
+            (Some(40), Some(0.5), false, false),
+            (None, None, true, true),
+        ];
+        // Sinks above and below all scores, and between them.
+        let all_sinks: Vec<f32> = (0..16).map(|head| (head as f32 - 7.5) * 3.0).collect();
+        for ((heads, kv_heads, head_dim), (window, softcap, is_biased, has_sinks)) in
             shapes.into_iter().flat_map(|shape| settings.map(|setting| (shape, setting)))
         {
-            let heads = Heads { heads, kv_heads, head_dim, scale: 0.6, softcap, window };
+            let sinks = has_sinks.then_some(&all_sinks[..heads]);
+            let heads = Heads { heads, kv_heads, head_dim, scale: 0.6, softcap, window, sinks };
             let texts = [Text::new(heads, 3, 1), Text::new(heads, 3, 5)];
             let values = numbers(9, heads.heads * 2 * 96);
             let bias = is_biased.then_some(Bias { values: &values, reach: 96 });
@@ -393,7 +409,7 @@ mod tests {
     #[test]
     fn what_a_row_does_not_see_cannot_spoil_it() {
         for window in [None, Some(20)] {
-            let heads = Heads { heads: 3, kv_heads: 1, head_dim: 20, scale: 1.0, softcap: None, window };
+            let heads = Heads { heads: 3, kv_heads: 1, head_dim: 20, scale: 1.0, softcap: None, window, sinks: None };
             let spans = [8, 9, 10, 70].map(|visible| RowSpan { sequence: 0, position: visible - 1, visible });
             let queries = numbers(3, spans.len() * 60);
             let spoil = |token: usize| {

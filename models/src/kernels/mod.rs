@@ -57,5 +57,5 @@ mod wasm;
 mod wasm_products;
 
 pub(crate) use vector::{
-    activate, add_assign, add_to_rows, gated, layer_norm, rms_norm, rms_norm_in_place, scale_by, soft_cap,
+    activate, add_assign, add_to_rows, gated, gated_within, layer_norm, rms_norm, rms_norm_in_place, scale_by, soft_cap,
 };

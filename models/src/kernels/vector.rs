@@ -1,6 +1,6 @@
 //! Vector operations: dot product, exponential, norms, activations.
 
-use crate::family::block::Activation;
+use crate::family::block::{Activation, ClampedSwiglu};
 
 /// Computes Σ aᵢ·bᵢ in `LANES` interleaved partial sums, which are then added pairwise.
 ///
@@ -171,6 +171,14 @@ pub(crate) fn gated(activation: Activation, gate: &mut [f32], up: &[f32]) {
     }
 }
 
+/// Computes `gate = clamp(gate, up)` as [`ClampedSwiglu`] defines it, element by element.
+pub(crate) fn gated_within(ClampedSwiglu { slope, limit }: ClampedSwiglu, gate: &mut [f32], up: &[f32]) {
+    for (gate, up) in gate.iter_mut().zip(up) {
+        let x = gate.min(limit);
+        *gate = x / (1.0 + exp(-slope * x)) * (up.clamp(-limit, limit) + 1.0);
+    }
+}
+
 /// Computes `x = activation(x)`, element by element.
 pub(crate) fn activate(activation: Activation, x: &mut [f32]) {
     match activation {
@@ -223,6 +231,25 @@ mod tests {
             // With small integers every order of addition is exact.
             assert_eq!(dot::<8>(&a, &b), expected);
             assert_eq!(dot::<32>(&a, &b), expected);
+        }
+    }
+
+    #[test]
+    fn a_clamped_gate_is_bounded_on_its_sides() {
+        let clamp = ClampedSwiglu { slope: 1.702, limit: 7.0 };
+        let mut gate = [0.5, 9.0, 7.0, -9.0, 0.5, 0.5];
+        gated_within(clamp, &mut gate, &[0.25, 2.0, 2.0, 2.0, 50.0, -50.0]);
+        let logistic = |x: f64| 1.0 / (1.0 + (-1.702 * x).exp());
+        let expected = [
+            0.5 * logistic(0.5) * 1.25,
+            7.0 * logistic(7.0) * 3.0,
+            7.0 * logistic(7.0) * 3.0,
+            -9.0 * logistic(-9.0) * 3.0,
+            0.5 * logistic(0.5) * 8.0,
+            0.5 * logistic(0.5) * -6.0,
+        ];
+        for (found, expected) in gate.iter().zip(expected) {
+            assert!((f64::from(*found) - expected).abs() <= 1e-6 * expected.abs(), "{found}, {expected}");
         }
     }
 

@@ -242,6 +242,112 @@ TOOL_TEMPLATES = {
     {%- endif %}
 {%- endfor %}
 """,
+    # gpt-oss: macros, one of which calls itself; types as TypeScript; the name of a call is kept for its result.
+    "harmony": """{%- macro type_of(spec) -%}
+    {%- if spec.type == 'array' and spec['items'] -%}
+        {{- type_of(spec['items']) + '[]' -}}
+    {%- elif spec.type in ('integer', 'number') -%}
+        {{- 'number' -}}
+    {%- elif spec.enum -%}
+        {{- '"' + spec.enum | join('" | "') + '"' -}}
+    {%- else -%}
+        {{- spec.type or 'any' -}}
+    {%- endif -%}
+{%- endmacro -%}
+
+{%- macro signatures(space, tools) -%}
+    {{- 'namespace ' + space + ' {\n' }}
+    {%- for tool in tools %}
+        {%- set tool = tool.function %}
+        {{- '// ' + tool.description | default('-') + '\ntype ' + tool.name + ' = ' }}
+        {%- if tool.parameters and tool.parameters.properties %}
+            {{- '(_: {\n' }}
+            {%- for name, spec in tool.parameters.properties.items() %}
+                {{- name }}
+                {%- if name not in (tool.parameters.required or []) -%}
+                    {{- '?' }}
+                {%- endif -%}
+                {{- ': ' }}
+                {{- type_of(spec) }}
+                {%- if spec.default is defined -%}
+                    {{- ' // default: ' + spec.default | tojson }}
+                {%- endif -%}
+                {{- ',\n' }}
+            {%- endfor %}
+            {{- '}) => any;\n' }}
+        {%- else -%}
+            {{- '() => any;\n' }}
+        {%- endif -%}
+    {%- endfor %}
+    {{- '} // namespace ' + space }}
+{%- endmacro -%}
+
+{%- macro preamble() -%}
+    {%- if identity is not defined %}
+        {%- set identity = 'You are a model.' %}
+    {%- endif %}
+    {{- identity + '\nToday: ' + strftime_now('%Y-%m-%d') + '\n' }}
+    {%- if effort is not defined %}
+        {%- set effort = 'medium' %}
+    {%- endif %}
+    {{- 'Effort: ' + effort }}
+{%- endmacro -%}
+
+{{- '<|start|>system<|message|>' }}
+{{- preamble() }}
+{{- '<|end|>' }}
+{%- if messages[0].role == 'developer' or messages[0].role == 'system' %}
+    {%- set instructions = messages[0].content %}
+    {%- set rest = messages[1:] %}
+{%- else %}
+    {%- set instructions = '' %}
+    {%- set rest = messages %}
+{%- endif %}
+{%- if instructions or tools %}
+    {{- '<|start|>developer<|message|>' + instructions }}
+    {%- if tools -%}
+        {{- '\n' + signatures('functions', tools) }}
+    {%- endif -%}
+    {{- '<|end|>' }}
+{%- endif %}
+{%- set called = namespace(name=none) %}
+{%- for message in rest -%}
+    {%- if message.role == 'assistant' -%}
+        {%- if 'tool_calls' in message %}
+            {%- set answered = namespace(is=false) %}
+            {%- for later in rest[loop.index:] %}
+                {%- if later.role == 'assistant' and 'tool_calls' not in later %}
+                    {%- set answered.is = true %}
+                {%- endif %}
+            {%- endfor %}
+            {%- set call = message.tool_calls[0] %}
+            {%- if call.function %}
+                {%- set call = call.function %}
+            {%- endif %}
+            {%- if message.content and not answered.is %}
+                {{- '<|start|>assistant<|channel|>analysis<|message|>' + message.content + '<|end|>' }}
+            {%- endif %}
+            {{- '<|start|>assistant to=functions.' + call.name + '<|channel|>commentary ' }}
+            {{- (call.content_type if call.content_type is defined else 'json') + '<|message|>' }}
+            {{- call.arguments | tojson + '<|call|>' }}
+            {%- set called.name = call.name %}
+        {%- else %}
+            {{- '<|start|>assistant<|channel|>final<|message|>' + message.content + '<|end|>' }}
+            {%- set called.name = none %}
+        {%- endif %}
+    {%- elif message.role == 'tool' -%}
+        {%- if called.name is none %}
+            {{- raise_exception('A result without a call.') }}
+        {%- endif %}
+        {{- '<|start|>functions.' + called.name + ' to=assistant<|message|>' + message.content | tojson + '<|end|>' }}
+    {%- elif message.role == 'user' -%}
+        {{- '<|start|>user<|message|>' + message.content + '<|end|>' }}
+    {%- endif -%}
+{%- endfor -%}
+
+{%- if add_generation_prompt -%}
+<|start|>assistant
+{%- endif -%}""",
     # What a template can see of messages and tools at all.
     "seen": """{% for message in messages %}
 {{ loop.index }} {{ message.keys() | list }} {{ message.content is none }} {{ message.content is defined }} {{ message.name | default('-') }}
@@ -326,13 +432,16 @@ chat.datetime = Fixed
 cases = []
 
 
-def add(name, template, messages, tools):
+def add(name, template, messages, tools, variables=None):
     case = {"name": name, "template": template, "messages": messages}
     if tools is not None:
         case["tools"] = tools
+    if variables:
+        case["chat_template_kwargs"] = variables
     try:
         case["expected"] = chat._compile_jinja_template(template).render(
-            messages=messages, tools=tools, documents=None, add_generation_prompt=True, bos_token="<s>", eos_token="</s>"
+            messages=messages, tools=tools, documents=None, add_generation_prompt=True, bos_token="<s>", eos_token="</s>",
+            **(variables or {}),
         )
     except Exception as error:
         case["refused"] = str(error)
@@ -346,6 +455,8 @@ for name, template in TOOL_TEMPLATES.items():
     for messages in TOOL_CONVERSATIONS:
         for tools in (None, TOOLS):
             add(name, template, messages, tools)
+# Variables that a request sets are seen inside macros.
+add("harmony", TOOL_TEMPLATES["harmony"], CONVERSATIONS[0], None, {"effort": "high", "identity": "You are another."})
 path = pathlib.Path(__file__).parent / "chat.json"
 seconds = int(NOW.replace(tzinfo=datetime.timezone.utc).timestamp())
 path.write_text(json.dumps({"now": seconds, "cases": cases}, indent=1, ensure_ascii=False) + "\n")

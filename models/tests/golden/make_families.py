@@ -138,20 +138,23 @@ FAMILIES = {
 }
 
 
-def draw(name: str, shape: tuple) -> np.ndarray:
-    """The weights of this name: hashes, so that nobody has to store them."""
+def drawn_bits(name: str, count: int) -> np.ndarray:
+    """Return 64 bits for each element of the weights of this name."""
     seed = 0xCBF29CE484222325
     for byte in name.encode():
         seed = (seed ^ byte) * 0x100000001B3 % 2**64
     with np.errstate(over="ignore"):
-        z = np.uint64(seed) + (np.arange(int(np.prod(shape)), dtype=np.uint64) + np.uint64(1)) * np.uint64(
-            0x9E3779B97F4A7C15
-        )
+        z = np.uint64(seed) + (np.arange(count, dtype=np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         z ^= z >> np.uint64(31)
+    return z
+
+
+def draw(name: str, shape: tuple) -> np.ndarray:
+    """Return the weights of this name, which no file stores."""
     # In [-1, 1), exact in f32.
-    unit = (z >> np.uint64(40)).astype(np.float64) / 2**23 - 1.0
+    unit = (drawn_bits(name, int(np.prod(shape))) >> np.uint64(40)).astype(np.float64) / 2**23 - 1.0
     if name.endswith("bias"):
         values = unit / 4
     elif len(shape) == 1:

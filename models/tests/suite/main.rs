@@ -15,6 +15,7 @@ mod experts;
 mod family;
 mod fixture;
 mod golden;
+mod gpt_oss;
 mod grouping;
 mod heads;
 mod hidden;

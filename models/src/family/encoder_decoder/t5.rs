@@ -32,13 +32,14 @@ const GATED: FeedForward = FeedForward::Gated(Activation::GeluTanh);
 const PLAIN: FeedForward = FeedForward::Plain(Activation::Relu);
 
 const SPELLING: Spelling = Spelling {
-    is_tower: false,
     names: &[],
     aliases: &["shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"],
     // Old files have an unused bias of cross-attention.
     unused: &["EncDecAttention.relative_attention_bias.weight", "cross_attn_rel_b.weight"],
     norms_less_one: false,
     transposed: false,
+    fused_experts: false,
+    is_tower: false,
 };
 
 impl Description for EncoderDecoderConfig {

@@ -91,7 +91,7 @@ impl<'p> Rows<'p> {
             Sight::Own => (spans, Some(Bias { values: bias, reach: self.reach })),
             Sight::Source => (source_spans, None),
         };
-        let heads = Heads { heads, kv_heads: heads, head_dim, scale: 1.0, softcap: None, window: None };
+        let heads = Heads { heads, kv_heads: heads, head_dim, scale: 1.0, softcap: None, window: None, sinks: None };
         attend(heads, query, spans, page, bias, groups, context);
         products(context, activations, [(&attention.output, projected)]);
         add_assign(hidden, projected);
