@@ -71,7 +71,7 @@ export async function startSlowServer(file: string, blocks: number): Promise<Ser
  * Writes the default target with `blocks` blocks to `file`. Those that it has not got add nothing: their last matrices are
  * zero, the others are the first block's.
  */
-async function writeGrownTarget(file: string, blocks: number): Promise<void> {
+export async function writeGrownTarget(file: string, blocks: number): Promise<void> {
   const bytes = Buffer.from(await readFile(source));
   const reader = new Reader(bytes);
   reader.at = 8;

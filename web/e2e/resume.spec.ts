@@ -36,6 +36,19 @@ test('a connection that goes silent is replaced, and the text is whole within te
   expect(Date.now() - began).toBeLessThan(10_000);
 });
 
+test('a text on a connection that has died while idle starts after about a second', async ({ demo }) => {
+  using proxy = await Proxy.before(slow.url);
+  await demo.open(proxy, { ...query, maxNewTokens: 8 });
+  await demo.run();
+  await demo.page.waitForTimeout(16_000);
+  proxy.swallow();
+  const began = Date.now();
+  await demo.start();
+  await demo.waitForTokens(1);
+  expect(Date.now() - began).toBeLessThan(3_000);
+  await demo.finish();
+});
+
 test('a cut connection and a reload change nothing of the text', async ({ demo }) => {
   await demo.open(slow, query);
   await demo.run();

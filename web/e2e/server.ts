@@ -47,8 +47,8 @@ export class Server {
   }
 
   /** Starts it again, where it was. */
-  async startAgain(): Promise<void> {
-    this.#process = (await launch(new URL(this.url).host)).process;
+  async startAgain(flags: string[] = []): Promise<void> {
+    this.#process = (await launch(new URL(this.url).host, flags)).process;
   }
 }
 

@@ -133,6 +133,25 @@ test('where the draft model cannot be loaded the text goes on alone, or later on
   await expect(strict.generate('p').summary).rejects.toMatchObject({ code: 'wasm-failed' });
 });
 
+test('without a server the draft model is loaded alone where that is wanted, until the server answers', async () => {
+  vi.stubGlobal('fetch', () => Promise.reject(new TypeError('failed to fetch')));
+  const loading = load({ offline: true });
+  await vi.waitFor(() => expect(SlowWorker.last?.sent[0]).toMatchObject({ type: 'load', offline: true }));
+  say({ type: 'loaded', engine, model, session, offline: true });
+  const outrider = await loading;
+  expect([outrider.mode, outrider.offline]).toEqual(['draft', true]);
+  const generation = outrider.generate('p');
+  await vi.waitFor(() => expect(SlowWorker.last.sent.at(-1)?.type).toBe('generate'));
+  say({ type: 'line', id: 1, event: { state: 'reconnecting', attempt: 1, delayMs: 0 } });
+  expect(outrider.offline).toBe(true);
+  say({ type: 'line', id: 1, event: { state: 'resumed', anew: true, claim: null } });
+  expect(outrider.offline).toBe(false);
+  say({ type: 'done', id: 1, summary: emptySummary });
+  await generation.summary;
+  say({ type: 'reconnected', session, offline: true });
+  expect(outrider.offline).toBe(true);
+});
+
 test('without a server nothing is loaded', async () => {
   vi.stubGlobal('fetch', () => Promise.reject(new TypeError('failed to fetch')));
   await expect(load()).rejects.toMatchObject({ code: 'connection-failed' });

@@ -20,6 +20,9 @@ async function matching(url: string): Promise<Response | undefined> {
 
 async function keep(url: string, response: Response): Promise<void> {
   try {
+    const etag = response.headers.get('etag');
+    const isKept = etag !== null && (await matching(url))?.headers.get('etag') === etag;
+    if (isKept) return await response.body?.cancel();
     await (await openCache())?.put(keyOf(url), response);
   } catch {
     // The disk is full: the next visit needs the server.
