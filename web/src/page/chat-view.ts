@@ -43,6 +43,8 @@ export class ChatView {
   #announced = 0;
   /** True unless the reader has scrolled up: the log stays at its end when it or its content changes its size. */
   #follows = true;
+  /** The position of the log that was seen last, in CSS pixels. */
+  #top = 0;
 
   constructor(actions: ChatActions) {
     this.#actions = actions;
@@ -63,7 +65,11 @@ export class ChatView {
     });
     this.#message.addEventListener('input', () => this.#fit());
     this.#log.addEventListener('scroll', () => {
-      this.#follows = this.#log.scrollHeight - this.#log.scrollTop - this.#log.clientHeight < 48;
+      const { scrollTop, scrollHeight, clientHeight } = this.#log;
+      // The event comes late: the text may have grown since the log was put to its end.
+      if (scrollHeight - scrollTop - clientHeight < 48) this.#follows = true;
+      else if (scrollTop < this.#top) this.#follows = false;
+      this.#top = scrollTop;
     });
     const sizes = new ResizeObserver(() => this.#follows && this.#toEnd());
     for (const part of [this.#log, this.#bubbles]) sizes.observe(part);
@@ -216,5 +222,6 @@ export class ChatView {
   #toEnd(): void {
     this.#follows = true;
     this.#log.scrollTop = this.#log.scrollHeight;
+    this.#top = this.#log.scrollTop;
   }
 }
