@@ -9,6 +9,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 mod bench;
 mod check;
+#[cfg(feature = "papers")]
+mod choose;
 mod config;
 mod drafting;
 #[cfg(feature = "papers")]
@@ -88,6 +90,8 @@ enum Command {
     #[cfg(feature = "papers")]
     Sweep(Box<sweep::Sweep>),
     #[cfg(feature = "papers")]
+    Choose(Box<choose::Choose>),
+    #[cfg(feature = "papers")]
     TrainGate(train_gate::TrainGate),
     Bench(bench::Bench),
 }
@@ -124,6 +128,8 @@ pub fn main() -> ExitCode {
                 Command::Reproduce(reproduce) => reproduce.run().await,
                 #[cfg(feature = "papers")]
                 Command::Sweep(sweep) => sweep.run().await,
+                #[cfg(feature = "papers")]
+                Command::Choose(choose) => choose.run().await,
                 #[cfg(feature = "papers")]
                 Command::TrainGate(train_gate) => train_gate.run().await,
                 Command::Bench(bench) => bench.run().await,

@@ -3,6 +3,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`theory`] | the papers' closed forms, and the tables that follow from them alone |
+//! | [`choose`] | chooses the way of writing that computes least on the server at a wanted quality |
 //! | [`explain`] | compares a generation with what the closed forms predict of it |
 //! | [`reproduce`] | the papers' tables and figures, by experiments |
 //! | [`training`] | trains the heads that score a draft's hidden state: a gate and a stop rule |
@@ -12,6 +13,7 @@
 //! by name and knows no sockets. The program hands it models, and sessions of them as
 //! [`Ends`](reproduce::sessions::Ends).
 
+pub mod choose;
 pub mod explain;
 pub mod report;
 pub mod reproduce;

@@ -18,7 +18,7 @@
 //! | `timing` | times of forward passes on this machine |
 //! | [`clock`] | what rounds take over a link, by what is known of its parts |
 
-mod cascades;
+pub(crate) mod cascades;
 pub mod clock;
 pub mod data;
 pub mod dssd;

@@ -12,7 +12,7 @@
 //! | `curves` | the methods' ranges of parameters, and figures |
 //! | `matching` | Tables 2 and 5 |
 
-mod curves;
+pub(crate) mod curves;
 mod matching;
 pub mod sweep;
 pub mod tasks;

@@ -189,7 +189,7 @@ mod tests {
 
     fn answer(exact: f64) -> Answer {
         let worth = Worth { score: exact, similarity: exact };
-        Answer { task: 0, worth, seconds: 1.0, judged: 1.0, rejected: 0.0, tokens: 1.0, deferred: 0.0 }
+        Answer { task: 0, worth, seconds: 1.0, rows: 1.0, judged: 1.0, rejected: 0.0, tokens: 1.0, deferred: 0.0 }
     }
 
     /// Two parameters, each right in one half of the questions alone: on the questions that a parameter is chosen by it

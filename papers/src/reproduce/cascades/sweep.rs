@@ -76,6 +76,8 @@ pub struct Answer {
     pub worth: Worth,
     /// Time of the answer on the virtual clock, in seconds.
     pub seconds: f64,
+    /// Rows that the target computed.
+    pub rows: f64,
     /// Drafts that were judged.
     pub judged: f64,
     /// Rejected drafts among these.
@@ -176,6 +178,7 @@ impl Answer {
             task: answers[0].task,
             worth: Worth { score: mean(|answer| answer.worth.score), similarity: mean(|a| a.worth.similarity) },
             seconds: mean(|answer| answer.seconds),
+            rows: mean(|answer| answer.rows),
             judged: mean(|answer| answer.judged),
             rejected: mean(|answer| answer.rejected),
             tokens: mean(|answer| answer.tokens),
@@ -271,6 +274,7 @@ impl Sweep {
                 task: TASKS.iter().position(|name| *name == question.task).unwrap_or_default(),
                 worth,
                 seconds,
+                rows: rows(session, method) as f64,
                 judged: statistics.judged as f64,
                 rejected: (statistics.judged - statistics.accepted) as f64,
                 tokens: session.tokens.len() as f64,
@@ -285,16 +289,30 @@ impl Sweep {
     }
 }
 
+/// Rows that the target computed for an answer: a token that it wrote, a draft that it judged, and a passed token that
+/// it read, is one each.
+fn rows(session: &Session, method: Method) -> usize {
+    session.statistics.server_passes + further_rows(session, method)
+}
+
+/// Rows of passes beyond the first of each.
+fn further_rows(session: &Session, method: Method) -> usize {
+    let drafted: usize = session.rounds.iter().map(|round| round.drafted.len()).sum();
+    // A pass reads the tokens that passed before it; those after the last pass are not read.
+    let is_passed = |origin: &&Origin| **origin == Origin::Passed;
+    let passed = session.origins.iter().filter(is_passed).count();
+    let unread = session.origins.iter().rev().take_while(is_passed).count();
+    // Nor is the last draft of a round, where no token of the target's is to follow it: it is judged in the row of the
+    // one before.
+    let last = if method.has_bonus() { 0 } else { session.rounds.iter().filter(|r| !r.drafted.is_empty()).count() };
+    drafted - last + passed - unread
+}
+
 /// Seconds of an answer; `written` is the length of a draft model's text that may have been discarded.
 fn seconds(session: &Session, method: Method, written: usize, clock: &Clock) -> f64 {
     let drafted: usize = session.rounds.iter().map(|round| round.drafted.len()).sum();
     let is_passed = |origin: &Origin| *origin == Origin::Passed;
     let passed = session.origins.iter().filter(|origin| is_passed(origin)).count();
-    // A pass reads the tokens that passed before it; those after the last pass are not read.
-    let unread = session.origins.iter().rev().take_while(|origin| is_passed(origin)).count();
-    // Nor is the last draft of a round, where no token of the target's is to follow it: it is judged in the row of the
-    // one before.
-    let last = if method.has_bonus() { 0 } else { session.rounds.iter().filter(|r| !r.drafted.is_empty()).count() };
     // Forward passes of the draft model that gave no draft: it was not sure, or what it wrote was given up.
     let vain = match method {
         Method::TokenCascade(_) => session.tokens.len() - passed,
@@ -305,7 +323,7 @@ fn seconds(session: &Session, method: Method, written: usize, clock: &Clock) -> 
         _ => 0,
     };
     let drafts = drafted + passed + vain;
-    let rows = drafted - last + passed - unread;
+    let rows = further_rows(session, method);
     let computing =
         clock.draft * drafts as f64 + clock.pass * session.statistics.server_passes as f64 + clock.row * rows as f64;
     computing + clock.crossings(session)
@@ -407,6 +425,7 @@ mod tests {
             task,
             worth: Worth { score: exact, similarity: 1.0 },
             seconds,
+            rows: 5.0,
             judged: 4.0,
             rejected,
             tokens: 5.0,
