@@ -23,7 +23,7 @@ test('what is gained is known after the twin, passes at once', () => {
   const alone = times([1, 100, 1], [41, 2100, 41]);
   expect(gainOf(answer, times(), false)).toEqual({
     speed: ['40.0', 'now'],
-    passes: ['–', '21 for 41 tokens so far'],
+    passes: ['–', '21 used for 41 tokens'],
     time: ['–', 'known after the twin'],
   });
   expect(gainOf(answer, alone, true)).toMatchObject({

@@ -76,7 +76,7 @@ function isNoDifference(ratio: number, saved: number, tokens: number): boolean {
 
 function passesNote(answer: TextTimes, twin: TextTimes, twinEnded: boolean): string {
   if (answer.tokens === 0) return 'of the server’s work';
-  if (!twinEnded) return `${answer.passes} for ${answer.tokens} tokens so far`;
+  if (!twinEnded) return `${answer.passes} used for ${answer.tokens} tokens`;
   return answer.passes === twin.passes ? `${twin.passes} like the twin` : `${answer.passes} instead of ${twin.passes}`;
 }
 
