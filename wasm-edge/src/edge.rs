@@ -99,8 +99,9 @@ impl Edge {
         Some(Frame::Welcome(Welcome { ticket: Ticket::default(), ..welcome }).encode())
     }
 
-    /// Begins a session with a server that cannot be reached now, on the terms of an earlier Welcome: the next generation
-    /// connects, and guesses meanwhile. Takes and resolves to what [`connect`](Self::connect) does.
+    /// Begins a session with a server that cannot be reached now, on the terms of an earlier Welcome: the next
+    /// generation connects, and guesses meanwhile. Takes what [`connect`](Self::connect) does, and returns what that
+    /// resolves to.
     pub fn connect_later(
         &self,
         url: &str,

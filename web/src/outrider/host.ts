@@ -18,6 +18,7 @@ import { describe, OutriderError, revive } from './errors.js';
 import type { OutriderErrorCode } from './errors.js';
 import { emptySummary } from './generation.js';
 import { GuessThrottle } from './guess-throttle.js';
+import { AWAY_MS } from './kept-answers.js';
 import type { Answer, FromWorker, Question, Sources, ToWorker } from './messages.js';
 import { willBeAhead } from './policies.js';
 import { within } from './within.js';
@@ -232,7 +233,7 @@ export class EdgeHost {
         },
         (event) => {
           if (event.state === 'reconnecting') began = null;
-          if (event.state === 'resumed') this.#metServer(edge);
+          if (event.state === 'resumed') this.#isOffline = false;
           post({ type: 'line', id, event });
         },
         (guess) => guesses.guess(guess),
@@ -286,12 +287,6 @@ export class EdgeHost {
     return this.#mayBeOffline && willBeAhead(request, { maxGuesses: 1 });
   }
 
-  #metServer(edge: Edge): void {
-    this.#isOffline = false;
-    const welcome = edge.welcome();
-    if (this.#mayBeOffline && welcome) this.#around.keepWelcome(this.#sessionUrl, welcome);
-  }
-
   #connect(edge: Edge, mayBeOffline: boolean): Promise<SessionInfo> {
     this.#connecting ??= this.#connectOnce(edge, mayBeOffline).finally(() => (this.#connecting = null));
     return this.#connecting;
@@ -307,17 +302,18 @@ export class EdgeHost {
   async #connectOnce(edge: Edge, mayBeOffline: boolean): Promise<SessionInfo> {
     const token = this.#wantsToken ? () => this.#askForToken() : undefined;
     const [url, claim] = [this.#sessionUrl, this.#claim];
-    const why = `the server did not answer within ${this.#connectTimeoutMs / 1000} s`;
-    const late = new OutriderError('connection-failed', why);
+    const kept = mayBeOffline ? await this.#around.keptWelcome(url) : null;
+    const longest = kept ? Math.min(this.#connectTimeoutMs, AWAY_MS) : this.#connectTimeoutMs;
+    const late = new OutriderError('connection-failed', `the server did not answer within ${longest / 1000} s`);
     let session: SessionInfo;
     try {
-      session = await within(this.#connectTimeoutMs, edge.connect(url, token, claim), late);
-      this.#metServer(edge);
+      session = await within(longest, edge.connect(url, token, claim), late);
+      this.#isOffline = false;
+      const welcome = edge.welcome();
+      if (this.#mayBeOffline && welcome) this.#around.keepWelcome(url, welcome);
     } catch (error) {
-      const isAway = mayBeOffline && describe(error).code === 'connection-failed';
-      const welcome = isAway ? await this.#around.keptWelcome(url) : null;
-      if (!welcome) throw error;
-      session = edge.connect_later(url, token, claim, welcome);
+      if (!kept || describe(error).code !== 'connection-failed') throw error;
+      session = edge.connect_later(url, token, claim, kept);
       this.#isOffline = true;
     }
     this.#connected = true;

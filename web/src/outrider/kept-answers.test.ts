@@ -66,6 +66,27 @@ test('a whole kept file is confirmed without the server, a part is not', async (
   expect(await (await there(url, { headers: { 'If-None-Match': '"1"' } })).text()).toBe('other');
 });
 
+test('a server that swallows requests is away after five seconds, if its answer is kept', async () => {
+  await answering('kept')(url);
+  await settle();
+  vi.useFakeTimers();
+  try {
+    const signals: (AbortSignal | null | undefined)[] = [];
+    const silent: typeof fetch = (_, init) => {
+      signals.push(init?.signal);
+      return new Promise(() => {});
+    };
+    const file = keepingFetch(silent)(url);
+    const model = confirmingFetch(silent)(url, { headers: { 'If-None-Match': '"1"' } });
+    await vi.advanceTimersByTimeAsync(5_000);
+    expect(await (await file).text()).toBe('kept');
+    expect((await model).status).toBe(304);
+    expect(signals.map((signal) => signal?.aborted)).toEqual([true, true]);
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
 test('a Welcome is kept for each address, and a browser without a cache keeps nothing', async () => {
   keepWelcome('wss://example.org/session', Uint8Array.of(1, 2));
   await settle();

@@ -1,6 +1,23 @@
 // Answers of the server that a start without it needs, in the origin's cache. The draft model is kept in a file: store.ts.
 
+import { within } from './within.js';
+
 const cacheName = 'outrider';
+
+/** Longest wait for a server, in milliseconds, whose answer is kept. A lost network may swallow requests unseen. */
+export const AWAY_MS = 5_000;
+
+/** Asks a server whose answer is kept. */
+async function soon(request: typeof fetch, ...[input, init]: Parameters<typeof fetch>): Promise<Response> {
+  const abort = new AbortController();
+  const late = new TypeError(`${String(input)} did not answer within ${AWAY_MS / 1000} s`);
+  try {
+    return await within(AWAY_MS, request(input, { ...init, signal: abort.signal }), late);
+  } catch (error) {
+    abort.abort();
+    throw error;
+  }
+}
 
 /** Opens the cache; null in a page without a secure context, or where the browser refuses it. */
 async function openCache(): Promise<Cache | null> {
@@ -33,12 +50,12 @@ async function keep(url: string, response: Response): Promise<void> {
 export function keepingFetch(request: typeof fetch): typeof fetch {
   return async (input, init) => {
     const url = String(input);
+    const kept = await matching(url);
     try {
-      const response = await request(input, init);
+      const response = kept ? await soon(request, input, init) : await request(input, init);
       if (response.status === 200 || response.status === 404) void keep(url, response.clone());
       return response;
     } catch (error) {
-      const kept = await matching(url);
       if (kept) return kept;
       throw error;
     }
@@ -48,12 +65,8 @@ export function keepingFetch(request: typeof fetch): typeof fetch {
 /** Makes a `fetch` that confirms a version where the server is away, so that a whole kept file is used. */
 export function confirmingFetch(request: typeof fetch): typeof fetch {
   return async (input, init) => {
-    try {
-      return await request(input, init);
-    } catch (error) {
-      if (!new Headers(init?.headers).has('If-None-Match')) throw error;
-      return new Response(null, { status: 304 });
-    }
+    if (!new Headers(init?.headers).has('If-None-Match')) return request(input, init);
+    return soon(request, input, init).catch(() => new Response(null, { status: 304 }));
   };
 }
 

@@ -358,12 +358,9 @@ export class Outrider {
    * away and need not be there. @throws {@link OutriderError}
    */
   async #writeAtOnce(options: LoadOptions): Promise<boolean> {
-    try {
-      this.#startAlone(await ServerAlone.connect(options));
-    } catch (error) {
-      if (options.offline && (error as OutriderError).code === 'connection-failed') return false;
-      throw error;
-    }
+    const alone = await ServerAlone.connectIfThere(options);
+    if (!alone) return false;
+    this.#startAlone(alone);
     // Options for trained heads are checked by the worker, which knows whether there are any.
     this.#model = { ...this.#model, heads: { gate: true, stop: true } };
     this.#joining = this.#startWorker().then(

@@ -7,10 +7,12 @@ import { OutriderError } from './errors.js';
 import type { OutriderErrorCode } from './errors.js';
 import { emptySummary } from './generation.js';
 import type { Limits } from './limits.js';
+import { AWAY_MS } from './kept-answers.js';
 import { headersOf, ofModel, serverOf } from './load-options.js';
 import type { LoadOptions } from './load-options.js';
 import { fetchWith } from './requests.js';
 import { tokenOf } from './token.js';
+import { within } from './within.js';
 
 /** The fields that are read of a chunk of either kind of completion. */
 interface Chunk {
@@ -63,6 +65,18 @@ export class ServerAlone {
       // What is wrong with the draft says more than that the server is not there either.
       throw error;
     });
+  }
+
+  /** Connects to the server; null where it is away and need not be there. @throws {@link OutriderError} */
+  static async connectIfThere(options: LoadOptions): Promise<ServerAlone | null> {
+    if (!options.offline) return ServerAlone.connect(options);
+    try {
+      const late = new OutriderError('connection-failed', 'the server does not answer');
+      return await within(AWAY_MS, ServerAlone.connect(options), late);
+    } catch (error) {
+      if ((error as OutriderError).code === 'connection-failed') return null;
+      throw error;
+    }
   }
 
   /** Reads the server's limits. @throws {@link OutriderError} */
