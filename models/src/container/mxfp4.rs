@@ -1,7 +1,7 @@
 //! Tensors of all experts of a block, as checkpoints of gpt-oss store them.
 //!
-//! A projection of the experts is one tensor, or in MXFP4 (OCP Microscaling) two of bytes. In the tensors of gate and up
-//! projection, which are one, their outputs alternate, and `outputs` counts both:
+//! A projection of the experts is one tensor, or in MXFP4 (OCP Microscaling) two of bytes. Gate and up projection share
+//! their tensors, in which their outputs alternate, and `outputs` counts both:
 //!
 //! ```text
 //! NAME         [experts, inputs, outputs]            floats

@@ -47,8 +47,8 @@ pub(super) enum Shape {
     Matrix { outputs: usize, inputs: usize },
     /// Matrix stored as columns of a tensor `[inputs, stored]`.
     Columns { outputs: usize, inputs: usize, every: Every, stored: usize },
-    /// Matrix in MXFP4 whose rows are some of those in a tensor of half bytes, `[rows, inputs / 32, 16]`. Its scales are
-    /// planned under the same number.
+    /// Matrix in MXFP4 whose rows are some of those in a tensor of half bytes, `[rows, inputs / 32, 16]`. Its scales
+    /// are planned under the same number.
     Blocks { outputs: usize, inputs: usize, every: Every },
     /// Scales of the matrix in MXFP4 with the same number, `[rows, inputs / 32]`.
     Scales { outputs: usize, inputs: usize, every: Every },

@@ -3,8 +3,8 @@
 //! A loader takes a file in pieces of any size and copies every weight to its final place as soon as its bytes arrive.
 //! A download therefore becomes a model without the file ever being in memory: in addition to the weights, a loader
 //! holds at most 16 rows of one of them. Exceptions are tensors whose columns are outputs, which are held whole, and
-//! MXFP4 in checkpoints, of which the half that comes first is held until the other arrives. Settings are checked before
-//! the first weight, so an unsupported file is rejected early.
+//! MXFP4 in checkpoints, of which the half that comes first is held until the other arrives. Settings are checked
+//! before the first weight, so an unsupported file is rejected early.
 //!
 //! A stream does not reveal its length. If the caller knows it (`Content-Length`, file metadata), each weight is
 //! allocated at once, and a file that claims to be longer is rejected. Otherwise a weight is allocated at most 64 MiB,

@@ -63,8 +63,8 @@ impl Mixture {
     }
 
     /// Writes the weighted sums of the chosen experts' outputs to `sums`, `[rows, width]`, which is the shape of
-    /// `input` too. `gating` computes the input of the down projection in place of the gate. `gate` and `up` are working
-    /// memory.
+    /// `input` too. `gating` computes the input of the down projection in place of the gate. `gate` and `up` are
+    /// working memory.
     #[allow(clippy::too_many_arguments, reason = "memory that belongs to other parts of a pass")]
     pub(super) fn mix(
         &mut self,

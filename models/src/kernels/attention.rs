@@ -5,8 +5,8 @@
 //! <https://arxiv.org/abs/1805.02867>). Each query visits the pages in order, and the order of sums within a page is
 //! the same for all queries. Its result therefore depends only on the query and the cache.
 //!
-//! A sink is a score without a value (Xiao et al. 2023, <https://arxiv.org/abs/2309.17453>; learned in gpt-oss). A query
-//! with a sink b starts from m = b and a normaliser of e^(b − b) = 1 instead of −∞ and 0.
+//! A sink is a score without a value (Xiao et al. 2023, <https://arxiv.org/abs/2309.17453>; learned in gpt-oss). A
+//! query with a sink b starts from m = b and a normaliser of e^(b − b) = 1 instead of −∞ and 0.
 //!
 //! Rows of a sequence and heads of a group (grouped-query attention) share a page: it is fetched once for all of them,
 //! and each of its vectors is loaded once for four.

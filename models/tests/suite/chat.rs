@@ -37,7 +37,7 @@ fn golden() -> Golden {
 #[test]
 fn templates_render_as_transformers_renders_them() {
     let golden = golden();
-    assert!(golden.cases.len() >= 56);
+    assert!(golden.cases.len() >= 65);
     assert!(golden.cases.iter().filter(|case| !case.conversation.tools.is_empty()).count() >= 16);
     for case in &golden.cases {
         let Case { name, expected, refused, .. } = case;
@@ -55,7 +55,7 @@ fn conversations_of_openais_clients_render_the_same() {
     let golden = golden();
     let mut changed = 0;
     for case in &golden.cases {
-        let Conversation { messages, tools, .. } = case.conversation.clone();
+        let Conversation { messages, tools, variables } = case.conversation.clone();
         let as_sent = |message: Message| {
             let mut fields = Map::from(message);
             if let Some(Value::String(text)) = fields.get("content") {
@@ -68,8 +68,7 @@ fn conversations_of_openais_clients_render_the_same() {
             }
             Message::try_from(fields).unwrap()
         };
-        let sent =
-            Conversation { messages: messages.into_iter().map(as_sent).collect(), tools, ..Conversation::default() };
+        let sent = Conversation { messages: messages.into_iter().map(as_sent).collect(), tools, variables };
         assert_eq!(sent, case.conversation);
         assert_eq!(case.render(&sent, golden.now).ok(), case.expected, "{}", case.name);
     }
