@@ -1,8 +1,8 @@
 //! The chance that a guess of the draft model is the target's token.
 //!
 //! The draft model's own probability q of its guess is no such chance: under the shared noise both models often choose
-//! the same unlikely token. So the chance is a logistic regression, `1 / (1 + exp(-(a + b·√q + c·q)))`, whose weights are
-//! estimated as the text is written, by the extended Kalman filter: a Gaussian belief, an update with each compared
+//! the same unlikely token. So the chance is a logistic regression, `1 / (1 + exp(-(a + b·√q + c·q)))`, whose weights
+//! are estimated as the text is written, by the extended Kalman filter: a Gaussian belief, an update with each compared
 //! guess, and a little doubt added each time, so that recent text weighs more. A session compares a hundred guesses in
 //! a few texts; three weights are known by then, where a share for each of a dozen bins of q is not.
 //! The chance that several guesses in a row hold is the product of theirs, because each is compared only where those
@@ -11,8 +11,8 @@
 const INPUTS: usize = 3;
 type Vector = [f64; INPUTS];
 
-/// Weights expected before anything was compared. With the built-in pair at T = 0.7 guesses of q = 0.01, 0.08, 0.23, 0.38
-/// and 0.67 are right at a rate of 0.55, 0.63, 0.71, 0.79 and 1.
+/// Weights expected before anything was compared. With the built-in pair at T = 0.7 guesses of q = 0.01, 0.08, 0.23,
+/// 0.38 and 0.67 are right at a rate of 0.55, 0.63, 0.71, 0.79 and 1.
 const PRIOR: Vector = [0.0, 3.0, 0.0];
 /// Variances of the weights before anything was compared.
 const DOUBT: Vector = [1.0, 4.0, 4.0];
@@ -98,7 +98,7 @@ mod tests {
         assert!(off < 0.1, "{off}");
     }
 
-    /// A draft model that is right with the probability (q + q²) / 2 has to be believed that, not q. Predicted and measured
+    /// A draft model that is right with the probability (q + q²) / 2 is believed that, not q. Predicted and measured
     /// shares agree within 0.06 in every bin; the draft's own q does not pass the same test.
     #[test]
     fn chances_become_the_measured_shares() {

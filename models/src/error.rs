@@ -180,14 +180,6 @@ pub enum LoadError {
         /// Supported values, separated by commas.
         supported: String,
     },
-    /// The model is an encoder-decoder, which [`Model`](crate::Model) cannot load.
-    #[error(
-        "{found} is an encoder-decoder: EncoderDecoder::open loads it, Model::open loads models without an encoder"
-    )]
-    EncoderDecoder {
-        /// Value of `model_type` or `general.architecture`.
-        found: String,
-    },
     /// A setting that this crate does not know. It is rejected because it may change the computation.
     #[error(
         "setting {key} = {found} is not known here; ignoring it could give wrong logits: if it is known to change nothing, `--ignore-setting {key}` loads the model without it"
@@ -314,18 +306,6 @@ pub enum ModelError {
     OutOfMemory {
         /// Requested size in bytes.
         needed: usize,
-    },
-    /// A source is empty, so the decoder has nothing to attend to.
-    #[error("source {source_index} has no tokens")]
-    EmptySource {
-        /// Index of the source in the call.
-        source_index: usize,
-    },
-    /// The source was encoded by a model of another shape.
-    #[error("chunk {chunk}: the source belongs to a model of another shape")]
-    SourceMismatch {
-        /// Index of the chunk in the batch.
-        chunk: usize,
     },
     /// The cache was created by a model of another shape.
     #[error("chunk {chunk}: the cache belongs to a model of another shape")]

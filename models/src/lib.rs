@@ -17,8 +17,7 @@
 //! | [`shapes`] | models of published shapes with random weights, for timing |
 //! | `kernels` | vectorized products, attention and norms; thread pool |
 //!
-//! An [`EncoderDecoder`] first encodes a [`Source`]; its chunks, caches and logits are like those of a [`Model`]. A
-//! [`StoredModel`] is a model file without kernels, for backends that compute elsewhere. [`Logits`] also holds the
+//! A [`StoredModel`] is a model file without kernels, for backends that compute elsewhere. [`Logits`] also holds the
 //! hidden state of each row. [`HeadsFile`] reads small linear heads trained on hidden states.
 //!
 //! Hidden states are plain slices in a [`Scratch`]. The kernels are our own because weights must be read once for
@@ -78,7 +77,6 @@ pub use family::{
     },
     config::ModelConfig,
     draft_vocabulary::DraftVocabulary,
-    encoder_decoder::config::EncoderDecoderConfig,
     ignored::ignore_settings,
     recommended::RecommendedSampling,
     rotary::{RopeLayout, RopeScaling, Rotary},
@@ -87,7 +85,6 @@ pub use family::{
 };
 pub use forward::{
     cache::{Chunk, HostPages, KvCache, PageSource, feed},
-    encoder_decoder::model::{EncoderDecoder, Source, SourceChunk},
     loader::{ModelLoader, SafetensorsLoader},
     logits::{BatchLogits, Logits, LogitsRef},
     model::Model,

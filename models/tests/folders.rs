@@ -2,14 +2,9 @@
 #![cfg(not(target_arch = "wasm32"))]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use outrider_models::{
-    Chunk, EncoderDecoder, LoadError, Model, ModelLoader, RecommendedSampling, SourceChunk, checkpoint_in_one_file,
-};
-use outrider_testing::{
-    encoder_decoders, folder::Folder, gguf::F32, golden::safetensors, llama::Shape, logits::on_cpu,
-    safetensors::Safetensors,
-};
-use serde_json::{Map, Value, json};
+use outrider_models::{LoadError, Model, ModelLoader, RecommendedSampling, checkpoint_in_one_file};
+use outrider_testing::{folder::Folder, gguf::F32, llama::Shape, logits::on_cpu, safetensors::Safetensors};
+use serde_json::{Map, json};
 
 const CONFIG: &[u8] = include_bytes!("golden/grouped.config.json");
 const WEIGHTS: &[u8] = include_bytes!("golden/grouped.safetensors");
@@ -206,46 +201,4 @@ fn a_folder_without_a_checkpoint_says_what_it_has() {
     }
     let error = Model::open(&Folder::with([("model.safetensors", WEIGHTS)])).err().unwrap().to_string();
     assert!(error.contains("no config.json beside model.safetensors"), "{error}");
-}
-
-/// A model with an encoder, from one file, from several and from GGUF; what begins and ends its texts is said beside.
-#[test]
-fn a_model_with_an_encoder_is_opened_by_its_path() {
-    let golden = &encoder_decoders::goldens()[0];
-    let (config, weights) = (golden.config_with(&[]), golden.weights());
-    let whole = safetensors(&weights, "F32");
-    let (first, second) = weights.split_at(weights.len() / 2);
-    let map: Map<String, Value> = [("a.safetensors", first), ("b.safetensors", second)]
-        .into_iter()
-        .flat_map(|(file, weights)| weights.iter().map(move |weight| (weight.name.clone(), file.into())))
-        .collect();
-    let index = serde_json::to_vec(&json!({ "weight_map": map })).unwrap();
-    let parts = [first, second].map(|weights| safetensors(weights, "F32"));
-    let beside = br#"{"eos_token_id": [1, 2], "decoder_start_token_id": 5}"#;
-    let one = Folder::with([("config.json", &config), ("model.safetensors", &whole)]);
-    let several = Folder::with([
-        ("config.json", &config[..]),
-        ("model.safetensors.index.json", &index),
-        ("a.safetensors", &parts[0]),
-        ("b.safetensors", &parts[1]),
-        ("generation_config.json", beside),
-    ]);
-    let gguf = Folder::with([("t5.gguf", golden.t5().unwrap().finish())]);
-    let paths = [one.to_owned(), several.to_owned(), gguf.join("t5.gguf")];
-    let models = paths.each_ref().map(|path| EncoderDecoder::open(path).unwrap());
-    let logits = models.each_ref().map(|model| {
-        let (source, mut cache) = (model.encode(&golden.source).unwrap(), model.new_cache());
-        let text = Chunk { cache: &mut cache, tokens: &golden.tokens, positions: &golden.rows };
-        model.forward(&mut [SourceChunk { source: &source, text }]).unwrap().remove(0)
-    });
-    assert!(logits[0] == logits[1] && logits[0] == logits[2]);
-    let special = |model: &EncoderDecoder| (model.config().start_token_id, model.config().eos_token_ids.clone());
-    assert_eq!(special(&models[0]), (0, vec![1]));
-    assert_eq!(special(&models[1]), (5, vec![1, 2]));
-    for path in paths {
-        assert!(matches!(Model::open(&path).err(), Some(LoadError::EncoderDecoder { .. })));
-    }
-    let llama = Folder::with([("config.json", CONFIG), ("model.safetensors", WEIGHTS)]);
-    let found = EncoderDecoder::open(&llama).err().unwrap();
-    assert!(matches!(&found, LoadError::Unsupported { found, .. } if found == "llama"), "{found}");
 }

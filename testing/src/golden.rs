@@ -5,19 +5,16 @@ use serde_json::Value;
 
 use crate::{gguf::bytes, safetensors::Safetensors};
 
-/// A model, a text and perhaps a source, and what transformers gives for them.
+/// A model, a text, and what transformers gives for them.
 #[derive(Debug, serde::Deserialize)]
 pub struct Golden {
-    /// `model_type` of a decoder; empty where there is an encoder.
+    /// `model_type` of the model.
     #[serde(default)]
     pub family: String,
     /// Settings of `config.json`.
     pub config: Value,
     /// Names as in a checkpoint, with shapes, outermost dimension first.
     pub tensors: Vec<(String, Vec<usize>)>,
-    /// Tokens that an encoder reads.
-    #[serde(default)]
-    pub source: Vec<u32>,
     /// Ids of the tokens of the text.
     pub tokens: Vec<u32>,
     /// Positions of the rows of logits that are known.

@@ -5,7 +5,7 @@
 //! | [`gguf`], [`safetensors`] | writers of model files, which share no code with the readers |
 //! | [`llama`] | Llamas of any shape with arbitrary weights, in both containers |
 //! | [`elements`] | an oracle for GGUF's element types, and models of each |
-//! | [`golden`], [`families`], [`encoder_decoders`] | small models with the logits that transformers gives for them |
+//! | [`golden`], [`families`] | small models with the logits that transformers gives for them |
 //! | [`padded`] | the pair's files with rows after the last token |
 //! | [`logits`] | rows of logits: how they are computed and compared |
 //! | [`folder`] | temporary folders |
@@ -31,7 +31,6 @@ pub mod closed_forms;
 #[cfg(feature = "sessions")]
 pub mod cuts;
 pub mod elements;
-pub mod encoder_decoders;
 pub mod families;
 pub mod folder;
 pub mod gguf;

@@ -41,7 +41,6 @@ fn parsed<T: DeserializeOwned>(file: &'static str, json: &[u8]) -> Result<T, Loa
 #[derive(Deserialize, Default)]
 pub(super) struct GenerationConfig {
     pub(super) eos_token_id: Option<OneOrMany>,
-    pub(super) decoder_start_token_id: Option<i64>,
     /// All other values, by name.
     #[serde(flatten)]
     others: Map<String, Value>,

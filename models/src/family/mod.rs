@@ -14,7 +14,6 @@
 //! | `description` | interface to the containers |
 //! | `spelling` | weight names and storage conventions that differ from Llama's |
 //! | `llama`, `qwen`, … | one family each: differences in settings, names and computation |
-//! | `encoder_decoder` | T5: shape, settings and weights of encoder-decoder models |
 //!
 //! `docs/adding.md` shows how to add a family.
 
@@ -23,7 +22,6 @@ pub(crate) mod block;
 pub(crate) mod config;
 pub(crate) mod description;
 pub(crate) mod draft_vocabulary;
-pub(crate) mod encoder_decoder;
 mod gguf;
 pub(crate) mod gguf_settings;
 mod hugging_face;

@@ -1,8 +1,8 @@
 //! List of all model families.
 
 use super::{
-    encoder_decoder::t5::T5 as ENCODER_DECODER, gemma, gpt_neo, gpt_oss, gpt2, granite, kind::Family, llama, mistral,
-    olmo2, opt, phi3, qwen, smollm3, stablelm, towers::text_tower_types,
+    gemma, gpt_neo, gpt_oss, gpt2, granite, kind::Family, llama, mistral, olmo2, opt, phi3, qwen, smollm3, stablelm,
+    towers::text_tower_types,
 };
 use crate::error::LoadError;
 
@@ -73,7 +73,7 @@ pub fn check_model_type(config_json: &[u8]) -> Result<(), LoadError> {
     }
 }
 
-/// Drops all results but that the family is unknown: encoder-decoders have another loader.
+/// Drops all results but that the family is unknown.
 fn unless_unknown(found: Result<&'static Family, LoadError>) -> Result<(), LoadError> {
     match found {
         Err(error @ LoadError::UnknownFamily { .. }) => Err(error),
@@ -81,11 +81,8 @@ fn unless_unknown(found: Result<&'static Family, LoadError>) -> Result<(), LoadE
     }
 }
 
-/// Error for a model of no family here, naming the loader that supports it, if any.
+/// Error for a model of no family here.
 fn not_a_family(what: &'static str, name: &str, names: impl Iterator<Item = &'static str>) -> LoadError {
-    let found = name.to_owned();
-    match name {
-        ENCODER_DECODER => LoadError::EncoderDecoder { found },
-        _ => LoadError::UnknownFamily { what, found, supported: names.collect::<Vec<_>>().join(", ") },
-    }
+    let supported = names.collect::<Vec<_>>().join(", ");
+    LoadError::UnknownFamily { what, found: name.to_owned(), supported }
 }

@@ -353,11 +353,6 @@ impl WeightName {
     /// it.
     pub(crate) const ROPE_FACTORS: Self = name("rope_factors", "rope_freqs.weight", "rope_scaling");
 
-    /// Name of a weight that is the same in all families.
-    pub(super) const fn plain(gguf: &'static str, hugging_face: &'static str, block: usize) -> Self {
-        Self { field: "", gguf, hugging_face, block, expert: 0 }
-    }
-
     /// Name in a file: the family's `own`, if it has one.
     pub(super) fn spelled(&self, own: Option<&'static str>, container: Container) -> String {
         let name = own.unwrap_or(match container {

@@ -5,7 +5,7 @@ use std::{fmt::Debug, ops::Range, sync::Arc};
 use super::branches::Branches;
 use crate::{
     error::ModelError,
-    family::config::{LARGEST_DIMENSION, ModelConfig},
+    family::config::ModelConfig,
     kernels::{
         head_page::{self, PAGE_TOKENS},
         pages::{Page, Pages},
@@ -253,11 +253,6 @@ impl HostPages {
         Self::of(Shape { layers, kv_heads, head_dim, context_length })
     }
 
-    /// Creates pages for `layers` layers of `kv_heads` heads, for any number of tokens.
-    pub(super) fn of_heads(layers: usize, kv_heads: usize, head_dim: usize) -> Self {
-        Self::of(Shape { layers, kv_heads, head_dim, context_length: LARGEST_DIMENSION })
-    }
-
     fn of(shape: Shape) -> Self {
         Self { shape, pages: Pages::new(shape.page_len()) }
     }
@@ -303,12 +298,8 @@ impl KvCache {
         self.source.write(&mut self.pages, self.len, layer, keys, values);
     }
 
-    /// Part of a page that belongs to a layer's head, including staged tokens.
-    pub(crate) fn page(&self, page: usize, layer: usize, kv_head: usize) -> &[f32] {
-        self.page_of(0, page, layer, kv_head)
-    }
-
-    /// Part of a page on a line: 0 for the cache's own, n for its n-th branch.
+    /// Part of a page that belongs to a layer's head, including staged tokens, on a line: 0 for the cache's own, n for
+    /// its n-th branch.
     pub(crate) fn page_of(&self, line: usize, page: usize, layer: usize, kv_head: usize) -> &[f32] {
         let len = head_page::len(self.source.shape.head_dim);
         &self.line_page(line, page)[self.source.layer(layer)][kv_head * len..][..len]

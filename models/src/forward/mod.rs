@@ -10,13 +10,11 @@
 //! | `mixture` | mixtures of experts |
 //! | `model` | transformer blocks, over the rows of all sequences |
 //! | `scratch` | working memory of forward passes |
-//! | `encoder_decoder` | forward passes of encoder-decoder models |
 //! | `logits` | logits and hidden states |
 //! | `loader` | incremental loading of models |
 
 mod branches;
 pub(crate) mod cache;
-pub(crate) mod encoder_decoder;
 mod linear;
 mod lines;
 pub(crate) mod loader;

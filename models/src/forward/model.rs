@@ -234,7 +234,7 @@ impl Pass<'_, '_> {
             let line = lines[sequence];
             batch[line.chunk].cache.page_of(line.number, page, index, kv_head)
         };
-        attend(heads, query, spans, page, None, groups, context);
+        attend(heads, query, spans, page, groups, context);
         products(context, activations, [(&layer.attention_output, projected)]);
         add_bias(projected, &layer.attention_output_bias);
         self.add_projected(&layer.after_attention_norm);

@@ -48,11 +48,6 @@ pub struct Scratch {
     /// Rows of the embedding or position table.
     pub(super) places: Vec<u32>,
     pub(super) groups: Vec<[usize; 2]>,
-    // Memory of encoder-decoder models.
-    /// Visible source tokens of each row.
-    pub(super) source_spans: Vec<RowSpan>,
-    /// Relative position bias of attention scores.
-    pub(super) bias: Vec<f32>,
 }
 
 /// Run of rows in a batch that continue one text.

@@ -16,7 +16,7 @@ use std::ops::Range;
 use super::{
     head_page::{PAGE_TOKENS, scores, weighted_sums},
     pool,
-    vector::{add_assign, exp, maximum, scale_by, soft_cap, sum},
+    vector::{exp, maximum, scale_by, soft_cap, sum},
 };
 
 /// Maximum number of queries that share a page.
@@ -36,7 +36,6 @@ const LANES: usize = if cfg!(target_feature = "avx") { 16 } else { 8 };
 struct Query<'a> {
     /// Scaled query vector. shape: `[head_dim]`
     query: &'a [f32],
-    head: usize,
     row: usize,
     /// Online softmax: highest score so far, normaliser, and weighted sum of values. shape: `[head_dim]`
     highest: f32,
@@ -47,14 +46,11 @@ struct Query<'a> {
 impl Query<'_> {
     /// Placeholder for unused entries of an array.
     fn missing() -> Self {
-        Self { query: &[], head: 0, row: 0, highest: f32::NEG_INFINITY, total: 0.0, context: &mut [] }
+        Self { query: &[], row: 0, highest: f32::NEG_INFINITY, total: 0.0, context: &mut [] }
     }
 
     /// Replaces the scores of a page's tokens by their weights, which are zero for tokens outside `seen`.
-    fn weigh(&mut self, scores: &mut [f32; PAGE_TOKENS], seen: Range<usize>, bias: Option<&[f32]>, cap: Option<f32>) {
-        if let Some(bias) = bias {
-            add_assign(scores, bias);
-        }
+    fn weigh(&mut self, scores: &mut [f32; PAGE_TOKENS], seen: Range<usize>, cap: Option<f32>) {
         if let Some(cap) = cap {
             soft_cap(scores, cap);
         }
@@ -82,16 +78,13 @@ impl Query<'_> {
     }
 }
 
-/// Visible tokens of a page, and the bias of its scores.
-type Sight<'b> = (Range<usize>, Option<&'b [f32]>);
-
-/// Adds a page's tokens to the sums of N queries. `next` is the page to be prefetched. BLOCKS and LANES set how many
-/// numbers are summed at a time for each query.
-fn add_page<'b, const N: usize, const BLOCKS: usize, const LANES: usize>(
+/// Adds a page's tokens to the sums of N queries. `sight` gives the visible tokens of the page, and `next` is the page
+/// to be prefetched. BLOCKS and LANES set how many numbers are summed at a time for each query.
+fn add_page<const N: usize, const BLOCKS: usize, const LANES: usize>(
     queries: &mut [Query<'_>],
     page: &[f32],
     next: &[f32],
-    sight: impl Fn(&Query<'_>) -> Sight<'b>,
+    sight: impl Fn(&Query<'_>) -> Range<usize>,
     cap: Option<f32>,
 ) {
     let Some((queries, [])) = queries.split_first_chunk_mut::<N>() else { return };
@@ -99,38 +92,20 @@ fn add_page<'b, const N: usize, const BLOCKS: usize, const LANES: usize>(
     let mut weights = scores::<N, BLOCKS, LANES>(queries.each_ref().map(|query| query.query), page, values);
     let mut ends = [0; N];
     for ((query, weights), end) in queries.iter_mut().zip(&mut weights).zip(&mut ends) {
-        let (seen, bias) = sight(query);
+        let seen = sight(query);
         *end = if seen.is_empty() { 0 } else { seen.end };
-        query.weigh(weights, seen, bias, cap);
+        query.weigh(weights, seen, cap);
     }
     let contexts = queries.each_mut().map(|query| &mut *query.context);
     weighted_sums::<N, BLOCKS, LANES>(&weights, ends, page, next, contexts);
 }
 
-/// Row of queries: its sequence, its position, and the number of visible tokens (including itself, if the sequence is
-/// its own).
+/// Row of queries: its sequence, its position, and the number of visible tokens, including itself.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowSpan {
     pub(crate) sequence: usize,
     pub(crate) position: usize,
     pub(crate) visible: usize,
-}
-
-/// Bias of attention scores by head and relative position.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Bias<'b> {
-    /// shape: [heads, 2 · reach]; element i of a head applies to a key i − reach tokens after the query.
-    pub(crate) values: &'b [f32],
-    /// Bound: all row positions are below it, and no page that is read ends after it.
-    pub(crate) reach: usize,
-}
-
-impl Bias<'_> {
-    /// Bias of the scores of a page, `[PAGE_TOKENS]`, for a query at `position`.
-    fn of_page(&self, head: usize, position: usize, page: usize) -> &[f32] {
-        let first = self.reach + page * PAGE_TOKENS - position;
-        &self.values[2 * self.reach * head..][first..first + PAGE_TOKENS]
-    }
 }
 
 /// Attention heads of a layer. Each head of keys and values is shared by `heads / kv_heads` query heads.
@@ -149,7 +124,7 @@ pub(crate) struct Heads<'s> {
     pub(crate) sinks: Option<&'s [f32]>,
 }
 
-/// Computes `out[row] = softmax(scale · q·Kᵀ + bias) · V` for each head of each row.
+/// Computes `out[row] = softmax(scale · q·Kᵀ) · V` for each head of each row.
 ///
 /// `queries`, `out`: `[rows, heads, head_dim]`; `queries` are scaled in place. `page(sequence, index, kv_head)` returns
 /// a head's part of a page, laid out as in [`head_page`](super::head_page). Rows of a sequence must be adjacent.
@@ -159,7 +134,6 @@ pub(crate) fn attend<'c>(
     queries: &mut [f32],
     spans: &[RowSpan],
     page: impl Fn(usize, usize, usize) -> &'c [f32] + Sync,
-    bias: Option<Bias<'_>>,
     groups: &mut Vec<[usize; 2]>,
     out: &mut [f32],
 ) {
@@ -193,7 +167,7 @@ pub(crate) fn attend<'c>(
                 context.fill(0.0);
                 let (highest, total) = heads.sinks.map_or((f32::NEG_INFINITY, 0.0), |sinks| (sinks[head], 1.0));
                 let query = &queries[at..][..heads.head_dim];
-                all[count] = Query { query, head, row, highest, total, context };
+                all[count] = Query { query, row, highest, total, context };
                 count += 1;
             }
         }
@@ -208,8 +182,7 @@ pub(crate) fn attend<'c>(
             let next = if index + 1 < end { number(index + 1) } else { page };
             let sight = |query: &Query<'_>| {
                 let within = |tokens: usize| tokens.saturating_sub(index * PAGE_TOKENS).min(PAGE_TOKENS);
-                let seen = within(begins(query.row))..within(spans[query.row].visible);
-                (seen, bias.as_ref().map(|bias| bias.of_page(query.head, spans[query.row].position, index)))
+                within(begins(query.row))..within(spans[query.row].visible)
             };
             for tile in all.chunks_mut(TILE) {
                 match tile.len() {
@@ -323,7 +296,7 @@ mod tests {
         }
 
         /// Reference: softmax over the scores of all visible tokens, in f64.
-        fn attend(&self, query: &[f32], head: usize, span: RowSpan, bias: Option<&Bias<'_>>) -> Vec<f64> {
+        fn attend(&self, query: &[f32], head: usize, span: RowSpan) -> Vec<f64> {
             let Heads { head_dim, scale, softcap, window, sinks, .. } = self.heads;
             let kv_head = head / (self.heads.heads / self.heads.kv_heads);
             let first = window.map_or(0, |window| span.visible.saturating_sub(window));
@@ -332,9 +305,7 @@ mod tests {
                     let at = (token * self.heads.kv_heads + kv_head) * head_dim;
                     let key = |i: usize| f64::from(self.keys[at + i]);
                     let dot: f64 = (0..head_dim).map(|i| f64::from(query[i]) * key(i)).sum();
-                    let added = bias
-                        .map_or(0.0, |bias| bias.values[2 * bias.reach * head + bias.reach + token - span.position]);
-                    let score = dot * f64::from(scale) + f64::from(added);
+                    let score = dot * f64::from(scale);
                     softcap.map_or(score, |cap| f64::from(cap) * (score / f64::from(cap)).tanh())
                 })
                 .collect();
@@ -349,34 +320,27 @@ mod tests {
         }
     }
 
-    fn contexts(texts: &[Text<'_>], spans: &[RowSpan], queries: &[f32], bias: Option<Bias<'_>>) -> Vec<f32> {
+    fn contexts(texts: &[Text<'_>], spans: &[RowSpan], queries: &[f32]) -> Vec<f32> {
         let mut out = vec![f32::NAN; queries.len()];
         let page = |sequence: usize, index: usize, head: usize| texts[sequence].page(index, head);
-        attend(texts[0].heads, &mut queries.to_vec(), spans, page, bias, &mut Vec::new(), &mut out);
+        attend(texts[0].heads, &mut queries.to_vec(), spans, page, &mut Vec::new(), &mut out);
         out
     }
 
     /// Covers every number of queries in a tile, head sizes that are whole vectors and others, rows of two sequences,
-    /// windows, caps and biases.
+    /// windows and caps.
     #[test]
     fn contexts_are_weighted_means_and_the_same_in_any_company() {
         let shapes = [(1, 1, 4), (2, 2, 6), (3, 1, 64), (6, 2, 20), (7, 1, 48), (16, 2, 80), (9, 1, 33)];
-        let settings = [
-            (None, None, false, false),
-            (Some(5), None, false, true),
-            (Some(40), Some(0.5), false, false),
-            (None, None, true, true),
-        ];
+        let settings = [(None, None, false), (Some(5), None, true), (Some(40), Some(0.5), false), (None, None, true)];
         // Sinks above and below all scores, and between them.
         let all_sinks: Vec<f32> = (0..16).map(|head| (head as f32 - 7.5) * 3.0).collect();
-        for ((heads, kv_heads, head_dim), (window, softcap, is_biased, has_sinks)) in
+        for ((heads, kv_heads, head_dim), (window, softcap, has_sinks)) in
             shapes.into_iter().flat_map(|shape| settings.map(|setting| (shape, setting)))
         {
             let sinks = has_sinks.then_some(&all_sinks[..heads]);
             let heads = Heads { heads, kv_heads, head_dim, scale: 0.6, softcap, window, sinks };
             let texts = [Text::new(heads, 3, 1), Text::new(heads, 3, 5)];
-            let values = numbers(9, heads.heads * 2 * 96);
-            let bias = is_biased.then_some(Bias { values: &values, reach: 96 });
             let span = |sequence: usize, visible: usize| RowSpan { sequence, position: visible - 1, visible };
             for (first, rows) in [(1, 1), (31, 3), (60, 10), (33, 7)] {
                 let mut spans: Vec<_> = (0..rows).map(|row| span(0, first + row)).collect();
@@ -386,15 +350,15 @@ mod tests {
                 spans.push(span(1, 70));
                 let width = heads.heads * head_dim;
                 let queries = numbers(3, spans.len() * width);
-                let found = contexts(&texts, &spans, &queries, bias);
+                let found = contexts(&texts, &spans, &queries);
                 for (row, span) in spans.iter().enumerate() {
                     let query = &queries[row * width..][..width];
                     let own = &found[row * width..][..width];
-                    let alone = contexts(&texts, &[*span], query, bias);
+                    let alone = contexts(&texts, &[*span], query);
                     assert_eq!(own, alone, "{heads:?}: row {row} of {rows} has other bits alone");
                     for (head, own) in own.chunks(head_dim).enumerate() {
                         let query = &query[head * head_dim..][..head_dim];
-                        let expected = texts[span.sequence].attend(query, head, *span, bias.as_ref());
+                        let expected = texts[span.sequence].attend(query, head, *span);
                         for (found, expected) in own.iter().zip(&expected) {
                             let error = (f64::from(*found) - expected).abs();
                             assert!(error < 5e-6, "{heads:?}, row {row} of {rows}, head {head}: {found}, {expected}");
@@ -416,9 +380,9 @@ mod tests {
                 let mut text = Text::new(heads, 3, 1);
                 let page = &mut text.pages[token / PAGE_TOKENS * head_page::len(20)..][..head_page::len(20)];
                 head_page::store(page, token % PAGE_TOKENS, &[1.0; 20], &[f32::INFINITY; 20]);
-                contexts(&[text], &spans, &queries, None)
+                contexts(&[text], &spans, &queries)
             };
-            let clean = contexts(&[Text::new(heads, 3, 1)], &spans, &queries, None);
+            let clean = contexts(&[Text::new(heads, 3, 1)], &spans, &queries);
             assert_eq!(spoil(9)[..120], clean[..120], "rows before it");
             assert_eq!(spoil(69)[..180], clean[..180], "rows before it");
             assert_eq!(spoil(9)[180..] == clean[180..], window.is_some(), "a row behind it");

@@ -10,7 +10,6 @@ mod branches;
 mod chat;
 mod corruption;
 mod draft_vocabulary;
-mod encoder_decoder;
 mod experts;
 mod family;
 mod fixture;
