@@ -118,6 +118,12 @@ fn sweep_compares_settings_on_questions_of_a_user() {
     assert!((1.0..=3.0).contains(&low) && low <= high && high <= 3.0, "two drafts and a token at most: {first}");
     // The same command gives the same numbers.
     assert_eq!(stdout(&outrider(&arguments.concat())), printed);
+    // What cannot be measured is refused before anything is.
+    let rule = ["sweep", "--rule", "exact,bild", "--scheme", "k-sqs", "--temperature", "1", "--out", out_path];
+    let refused = stderr_of(&[&rule[..], &["--times", "draft=8,row=2,pass=40"]].concat());
+    assert!(refused.contains("rule bild: the settings cannot be used") && !refused.contains("[1/2]"), "{refused}");
+    let metric = ["sweep", "--metric", "bleu", "--times", "draft=8,row=2,pass=40", "--out", out_path];
+    assert!(stderr_of(&metric).contains("prompt 1 has no reference, which BLEU needs"));
     let scheme = ["sweep", "--scheme", "ahead"];
     assert!(stderr_of(&scheme).contains("--scheme ahead adapts to real time"));
     fs::remove_dir_all(&folder).unwrap();

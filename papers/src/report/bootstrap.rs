@@ -1,5 +1,5 @@
-//! Intervals by the bootstrap (Efron 1979) over texts: as many texts as there are, drawn with replacement, and a quantity
-//! of each drawing. The percentiles of its values bound the interval.
+//! Intervals by the bootstrap (Efron 1979) over texts: as many texts as there are, drawn with replacement, and a
+//! quantity of each drawing. The percentiles of its values bound the interval.
 //!
 //! All drawings come from one seed. So quantities of two settings on the same texts are of the same drawings, and the
 //! differences of their values are those of a paired comparison.

@@ -72,6 +72,7 @@ impl Grid {
         let clock = laboratory.clock(None)?;
         let own = laboratory.data.clone();
         let (questions, left_out) = self.questions(laboratory, own.as_ref())?;
+        self.check(laboratory, &questions)?;
         let mut alone: Vec<(SamplingParameters, Sums)> = Vec::new();
         let mut rows = Vec::new();
         for (setting, number) in self.settings.iter().zip(1..) {
@@ -133,6 +134,25 @@ impl Grid {
         }
         let left_out = all - questions.len();
         Ok((questions, left_out))
+    }
+
+    /// Checks that all settings can be measured on all questions, before hours are spent on some.
+    fn check(&self, laboratory: &Laboratory, questions: &[Question<'_>]) -> Result<(), Failure> {
+        if let Some(metric) = self.metric.as_ref().filter(|metric| metric.needs_reference())
+            && let Some(question) = questions.iter().find(|question| question.reference.is_none())
+        {
+            let (number, metric) = (question.number + 1, metric.name());
+            let advice = "give every prompt a reference, or use --metric log-likelihood";
+            return Err(format!("prompt {number} has no reference, which {metric} needs: {advice}").into());
+        }
+        let Some(shortest) = questions.iter().min_by_key(|question| question.tokens.len()) else { return Ok(()) };
+        for Setting { name, mode, sampling, .. } in &self.settings {
+            let settings = Settings { mode: mode.clone(), sampling: *sampling, seed: 1, max_new_tokens: 1 };
+            let session = laboratory.pair.generate_over(None, &shortest.tokens, &settings);
+            let session = task::block_in_place(|| laboratory.runtime.block_on(session));
+            session.map_err(|error| format!("{name}: {error}"))?;
+        }
+        Ok(())
     }
 
     /// Texts of a setting for each question, as sums by question.
@@ -207,9 +227,7 @@ impl Grid {
         let counts = match &self.metric {
             None => Vec::new(),
             Some(metric) => {
-                let counts =
-                    metric.counts(sessions, question.reference, &laboratory.pair.tokenizer, &laboratory.target);
-                counts.map_err(|error| format!("prompt {}: {error}", question.number + 1))?
+                metric.counts(sessions, question.reference, &laboratory.pair.tokenizer, &laboratory.target)?
             }
         };
         record.score = self.metric.as_ref().map(|metric| metric.answer_score(&counts));

@@ -102,6 +102,11 @@ impl Metric {
         }
     }
 
+    /// Returns true if answers are scored beside references.
+    pub fn needs_reference(&self) -> bool {
+        !matches!(self, Self::LogLikelihood)
+    }
+
     /// Counts of an answer, which the `turns` of a conversation write. `target` reads it where the metric is its
     /// likelihood.
     ///
