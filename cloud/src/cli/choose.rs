@@ -13,13 +13,13 @@ use super::{
     output::{CommandError, print},
 };
 
-/// Answers of each question by each method, at least: the fewer, the more chance there is in what is compared.
+/// Answers of each question by each method, at least, where they are drawn: chance hides small losses.
 const LEAST_SEEDS: u16 = 4;
 
 /// Choose the cascade with the fewest target rows a token at a wanted quality
 ///
 /// Exact speculation computes at least one row of the target for each token; cascades may compute fewer and answer worse.
-/// Cascades at several thresholds answer your questions beside the target alone, four times each or --seeds. Those that keep the
+/// Cascades at several thresholds answer your questions beside the target alone. Those that keep the
 /// quality with the given confidence are marked, however many were tried, and the cheapest is named. Answers need
 /// references (--data), or --metric log-likelihood; the tasks that come with the program are taken if there is no data.
 /// A hundred questions can show a loss of 5 %, some four hundred one of 2 %. It is left in a folder as choose.md and
@@ -32,11 +32,11 @@ pub struct Choose {
     /// Probability with which it is kept
     #[arg(long, value_name = "SHARE", default_value_t = 0.95, value_parser = share)]
     confidence: f64,
-    /// Temperature of both models
-    #[arg(long, value_name = "T", default_value_t = 0.7)]
+    /// Temperature of both models; above 0 each question is answered four times at least
+    #[arg(long, value_name = "T", default_value_t = 0.0)]
     temperature: f32,
     /// Keep the fewest most likely tokens whose probabilities reach this
-    #[arg(long, value_name = "p", default_value_t = 0.95)]
+    #[arg(long, value_name = "p", default_value_t = 1.0)]
     top_p: f32,
     /// Folder for the results
     #[arg(long, value_name = "FOLDER", default_value = "chosen")]
@@ -50,7 +50,9 @@ impl Choose {
         let Self { quality, confidence, temperature, top_p, .. } = self;
         self.experiment.pair.fetch().await?;
         self.experiment.prepare(&self.out)?;
-        self.experiment.seeds = self.experiment.seeds.max(LEAST_SEEDS);
+        if temperature > 0.0 {
+            self.experiment.seeds = self.experiment.seeds.max(LEAST_SEEDS);
+        }
         // Rows are counted, and no time matters.
         let any = PassTimes { pass: 1.0, row: 1.0 };
         let mut laboratory = self.experiment.laboratory()?.with_times(Times { small: any, large: any });
