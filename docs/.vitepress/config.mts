@@ -138,6 +138,7 @@ export default defineConfig({
           page('Text before it is confirmed', '/docs/bench/guesses'),
           page('Lookups', '/docs/bench/context'),
           page('Lossy rules', '/docs/bench/rules'),
+          page('Fewer rows than tokens', '/docs/bench/choose'),
           page('DSSD', '/docs/bench/dssd'),
           page("Server's passes", '/docs/bench/native'),
           page('Decoding in the browser', '/docs/bench/edge'),
