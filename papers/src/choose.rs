@@ -29,9 +29,12 @@ use crate::{
     },
 };
 
+/// A kind of cascade, by its threshold.
+type Cascade = fn(f64) -> Method;
+
 /// Methods that can compute less than a row a token, each at parameters from the safest on. Rules cannot: they judge
 /// every draft.
-const TRIED: [(fn(f64) -> Method, [f64; 8]); 2] = [
+const TRIED: [(Cascade, [f64; 8]); 2] = [
     (Method::SequenceCascade, [0.01, 0.03, 0.05, 0.06, 0.07, 0.08, 0.1, 0.15]),
     (Method::TokenCascade, [0.005, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.35]),
 ];

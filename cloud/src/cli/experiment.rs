@@ -120,7 +120,7 @@ impl ExperimentArgs {
                 Ok(template.encode(&pair.tokenizer, first, &conversation, DATE)?)
             }
         };
-        Ok(Data::new(lines, Rc::new(encode))?)
+        Data::new(lines, Rc::new(encode))
     }
 
     /// Settings on which all measurements depend.

@@ -126,7 +126,7 @@ pub fn open(path: &Path, most: usize) -> Result<Vec<Line>, DataError> {
     if path.is_dir() {
         let entries = fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(read)?;
         let mut files: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
-        files.retain(|file| file.is_file() && !file.file_name().is_some_and(|name| name.as_encoded_bytes()[0] == b'.'));
+        files.retain(|file| file.is_file() && file.file_name().is_none_or(|name| name.as_encoded_bytes()[0] != b'.'));
         files.sort();
         for file in files {
             lines.extend(read_file(&file, true, most - lines.len())?);

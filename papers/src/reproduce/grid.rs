@@ -119,7 +119,7 @@ impl Grid {
         let all = questions.len();
         // Each later turn comes after an answer and may itself be as long as the answer.
         let needed = |question: &Question<'_>| {
-            let later: usize = question.later_turns.iter().map(|turn| turn.len()).sum();
+            let later: usize = question.later_turns.iter().map(String::len).sum();
             question.tokens.len() + later + self.tokens as usize * (1 + question.later_turns.len())
         };
         questions.retain(|question| needed(question) <= context);
