@@ -87,7 +87,7 @@ async fn draft(drafter: Option<Drafter>, slot: &TargetSlot, wanted: OwnDrafts) -
 /// Parts of a server that all its sessions share.
 #[derive(Debug, Clone)]
 pub struct Host {
-    /// Name of the model.
+    /// Name of the model for log lines.
     pub model: String,
     /// Target that runs the sessions' passes.
     pub engine: Target,

@@ -38,12 +38,12 @@ const TRIED: [(Cascade, [f64; 8]); 2] = [
     (Method::SequenceCascade, [0.01, 0.03, 0.05, 0.06, 0.07, 0.08, 0.1, 0.15]),
     (Method::TokenCascade, [0.005, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.35]),
 ];
-/// Drafts of a round.
+/// Drafts of a round, γ, where there are rounds.
 const GAMMA: u32 = 5;
 /// Divisions of the questions into halves, on which the choice is tested.
 const TRIALS: u64 = 20;
 
-/// Aim of a choice.
+/// Aim of a choice, and the sampling it is made at.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Aim {
     /// Least share of the target's score, from 0 to 1.

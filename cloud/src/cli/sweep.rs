@@ -5,11 +5,14 @@ use std::path::PathBuf;
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches, error::ErrorKind};
 use outrider_codec::frame::SamplingParameters;
 use outrider_papers::reproduce::grid::{Grid, Setting};
-use outrider_speculation::session::{
-    edge::{Mode, Speculation},
-    options::{
-        DraftingOptions, NAMES,
-        numbers::{NumberInfo, TEMPERATURE, TOP_K, TOP_P},
+use outrider_speculation::{
+    judge::Rule,
+    session::{
+        edge::{Mode, Speculation},
+        options::{
+            DraftingOptions, NAMES,
+            numbers::{NumberInfo, TEMPERATURE, TOP_K, TOP_P},
+        },
     },
 };
 use serde_json::{Map, Value, json};
@@ -108,7 +111,7 @@ impl FromArgMatches for Lists {
 }
 
 impl Lists {
-    /// All combinations. One that has the same effect as an earlier one is left out: its scheme, gate or rule does not
+    /// All combinations of the values. One that has the same effect as an earlier one is left out: its scheme, gate or rule does not
     /// read what differs.
     fn settings(&self) -> Result<Vec<Setting>, CommandError> {
         let mut combinations = vec![Vec::new()];
@@ -121,8 +124,11 @@ impl Lists {
         }
         let mut found: Vec<(Speculation, Setting)> = Vec::new();
         for combination in combinations {
-            let named: Map<String, Value> =
+            let mut named: Map<String, Value> =
                 combination.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+            if named.get("rule").and_then(Value::as_str).is_some_and(has_no_parameter) {
+                named.remove("ruleParameter");
+            }
             let number = |info: &NumberInfo| named.get(info.name).and_then(Value::as_f64).unwrap_or(info.default);
             let sampling = SamplingParameters {
                 temperature: number(&TEMPERATURE) as f32,
@@ -145,6 +151,11 @@ impl Lists {
         }
         Ok(found.into_iter().map(|(_, setting)| setting).collect())
     }
+}
+
+/// Returns true for a rule, such as `exact`, that has no parameter in a list either.
+fn has_no_parameter(rule: &str) -> bool {
+    Rule::new(rule, 0.0).is_ok_and(|rule| rule.info().symbol.is_none())
 }
 
 impl Sweep {

@@ -8,7 +8,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 
-/// Number of drawings.
+/// Number of samples that are drawn.
 pub const DRAWINGS: usize = 10_000;
 
 /// The two ends of an interval.
@@ -61,7 +61,7 @@ mod tests {
         interval(values(samples, |sums| [sums[0] / sums[1]]).into_iter().map(|[mean]| mean), level).unwrap()
     }
 
-    /// Of 400 data sets of 40 exponential numbers, intervals of 90 per cent have the mean 1 in nearly as many:
+    /// Intervals of 90 per cent have the mean 1 in nearly as many of 400 data sets of 40 exponential numbers:
     /// bootstrap intervals of skewed numbers are a little too narrow. Intervals of half the width fail the same test.
     #[test]
     fn intervals_have_the_true_value_as_often_as_they_say() {

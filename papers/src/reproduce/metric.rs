@@ -42,7 +42,7 @@ pub enum Metric {
     LogLikelihood,
 }
 
-/// A kind of ROUGE.
+/// A kind of ROUGE, by its units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RougeKind {
     /// ROUGE-1, of single words.

@@ -35,7 +35,7 @@ function glue(build: Build): Promise<EngineModule> {
   return found ? Promise.resolve(found) : Promise.reject(new Error('it is not part of this package'));
 }
 
-/** What `fetch` becomes for small files and for the draft model. */
+/** Replacement of `fetch` for small files and for the draft model. */
 let [kept, confirmed] = [(request: typeof fetch) => request, (request: typeof fetch) => request];
 let engine: RunningEngine | null = null;
 const host = new EdgeHost({

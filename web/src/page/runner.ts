@@ -55,7 +55,7 @@ export interface Showing {
 /** Time without a round after which the page says that it waits for the server. */
 const PATIENCE_MS = 8_000;
 
-/** Least time between two drawings. Each token drawn by itself would take a core that the models need. */
+/** Least time between two drawings: one for each token would take a core that the models need. */
 const DRAW_EVERY_MS = 80;
 
 /** Runs one generation at a time. */

@@ -34,7 +34,7 @@ pub struct Line {
     pub reference: Option<String>,
 }
 
-/// Error of a line.
+/// Error of a line of a data file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LineError {

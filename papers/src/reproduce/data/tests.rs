@@ -16,7 +16,7 @@ fn lines(name: &str, text: &str) -> Result<Vec<Line>, DataError> {
     with_folder(name, &[(name, text)], |folder| open(&folder.join(name), usize::MAX))
 }
 
-/// What a line asks, and its reference.
+/// Question of a line, and its reference.
 fn asked(line: &Line) -> (String, &str) {
     let ask = match &line.ask {
         Ask::Prompt(prompt) => prompt.clone(),

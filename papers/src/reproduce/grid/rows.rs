@@ -35,7 +35,7 @@ pub const SPEED_UP: usize = 4;
 /// A number with its interval.
 #[derive(Debug, Clone, Copy, serde::Serialize)]
 pub struct Measured {
-    /// The number itself.
+    /// The measured number itself.
     pub value: f64,
     /// The interval of 95 %, if there is one.
     pub interval: Option<Interval>,
@@ -45,7 +45,7 @@ pub struct Measured {
 pub struct Row<'a> {
     /// The measured setting.
     pub setting: &'a Setting,
-    /// Cells of the table.
+    /// Cells of the table's row.
     pub cells: Vec<Measured>,
     /// Speed-up and quality in each drawing of prompts.
     pub drawn: Vec<[f64; 2]>,
@@ -67,7 +67,7 @@ pub struct Best {
     /// Index of the setting.
     index: usize,
     measured: Measured,
-    /// Indices of settings whose difference to the best is not told apart from zero.
+    /// Indices of settings whose difference to the best cannot be distinguished from zero.
     equals: Vec<usize>,
 }
 

@@ -12,7 +12,7 @@ use regex::Regex;
 
 use super::grams::shared;
 
-/// Longest n-gram.
+/// Length of the longest n-gram.
 const ORDERS: usize = 4;
 
 /// Counts of an answer: m_1 to m_4, t_1 to t_4, c, r.

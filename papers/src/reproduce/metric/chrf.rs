@@ -6,7 +6,7 @@
 
 use super::grams::shared;
 
-/// Longest n-gram.
+/// Length of the longest n-gram.
 const ORDERS: usize = 6;
 /// Weight of recall, β².
 const RECALL: f64 = 4.0;
