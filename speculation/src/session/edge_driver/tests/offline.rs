@@ -1,5 +1,8 @@
 //! Guesses without a connection: after a cut, and before a server has answered.
 
+#[cfg(target_arch = "wasm32")]
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
 use super::*;
 use crate::session::edge::Ahead;
 
