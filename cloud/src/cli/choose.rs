@@ -18,7 +18,8 @@ const LEAST_SEEDS: u16 = 4;
 
 /// Choose the cascade with the fewest target rows a token at a wanted quality
 ///
-/// Exact speculation computes at least one row of the target for each token; cascades may compute fewer and answer worse.
+/// Exact speculation computes at least one row of the target for each token; cascades may compute fewer and answer
+/// worse.
 /// Cascades at several thresholds answer your questions beside the target alone. Those that keep the
 /// quality with the given confidence are marked, however many were tried, and the cheapest is named. Answers need
 /// references (--data), or --metric log-likelihood; the tasks that come with the program are taken if there is no data.

@@ -111,8 +111,8 @@ impl FromArgMatches for Lists {
 }
 
 impl Lists {
-    /// All combinations of the values. One that has the same effect as an earlier one is left out: its scheme, gate or rule does not
-    /// read what differs.
+    /// All combinations of the values. One that has the same effect as an earlier one is left out: its scheme, gate or
+    /// rule does not read what differs.
     fn settings(&self) -> Result<Vec<Setting>, CommandError> {
         let mut combinations = vec![Vec::new()];
         for (name, values) in self.0.iter().filter(|(_, values)| !values.is_empty()) {

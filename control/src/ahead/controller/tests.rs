@@ -71,8 +71,8 @@ fn what_is_slower_rests_and_is_tried_again() {
     assert!(counts[ALONE] > 3600 && counts[1..].iter().sum::<usize>() >= 60, "{counts:?}");
 }
 
-/// The target wrote a text alone before, faster than the passes that it makes beside an edge on its own machine: guesses
-/// that slow it down rest sooner than where that has to be found out.
+/// The target wrote a text alone before, faster than the passes that it makes beside an edge on its own machine:
+/// guesses that slow it down rest sooner than where that has to be found out.
 #[test]
 fn a_text_that_was_written_alone_is_remembered() {
     let takes = [6, 9, 9, 9].map(|ms| ms * MS);
