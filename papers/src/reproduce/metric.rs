@@ -199,6 +199,16 @@ pub fn log_probabilities(model: &Model, session: &Session) -> Result<Vec<Vec<f64
 mod tests {
     use super::*;
 
+    /// Answers and references whose scores the golden numbers of BLEU and chrF are.
+    pub(super) const TEXTS: [(&str, &str); 6] = [
+        ("The cat sat on the mat.", "The cat is on the mat."),
+        ("It costs $1,234.50, doesn't it? (Yes-ish)", "It cost 1,234.50 dollars, didn't it? Yes!"),
+        ("a b", "a b"),
+        ("hello world", "the cat"),
+        ("", "the cat"),
+        ("Das Haus ist klein &amp; schön - 12-mal!", "Das Haus ist klein & schön, 12-mal."),
+    ];
+
     fn score(metric: &str, answer: &str, reference: &str) -> f64 {
         let metric: Metric = metric.parse().unwrap();
         metric.answer_score(&metric.text_counts(answer, reference))

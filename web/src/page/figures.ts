@@ -46,8 +46,8 @@ export function headOf(columns: readonly string[]): HTMLTableSectionElement {
   return make('thead', {}, make('tr', {}, ...columns.map((name) => make('th', { scope: 'col' }, name))));
 }
 
-/** Least time between two drawings. */
-const DRAW_EVERY_MS = 200;
+/** Least time between two drawings of a chart, in milliseconds. */
+export const DRAW_EVERY_MS = 200;
 
 /** Draws as wide as an element is, again and again, and when the width changes. */
 export class Drawing {

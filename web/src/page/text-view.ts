@@ -32,8 +32,6 @@ export class TextView {
   #text: HTMLElement | null = null;
   /** Guesses after the text; assistive technology gets confirmed text only. */
   readonly #guesses = make('span', { class: 'guess', 'aria-hidden': 'true' });
-  #guess: Guess | null = null;
-  #frame = 0;
 
   constructor() {
     for (const [origin, { name, meaning }] of Object.entries(origins)) {
@@ -69,26 +67,12 @@ export class TextView {
     for (const { count } of this.#rows.values()) count.textContent = '';
   }
 
-  /** Shows guesses after the text, from the next frame on; null removes them at once. */
+  /** Shows guesses after the text; null removes them. */
   guess(guess: Guess | null): void {
-    this.#guess = guess;
-    if (guess === null) {
-      cancelAnimationFrame(this.#frame);
-      this.#frame = 0;
-      this.#guesses.textContent = '';
-      return;
-    }
-    this.#frame ||= requestAnimationFrame(() => {
-      this.#frame = 0;
-      this.#draw();
-    });
-  }
-
-  #draw(): void {
     const follows = atEnd(this.#output);
-    this.#guesses.textContent = this.#guess?.text ?? '';
-    this.#guesses.toggleAttribute('data-offline', this.#guess?.offline ?? false);
-    this.#guesses.title = this.#guess?.offline ? unverified : '';
+    this.#guesses.textContent = guess?.text ?? '';
+    this.#guesses.toggleAttribute('data-offline', guess?.offline ?? false);
+    this.#guesses.title = guess?.offline ? unverified : '';
     if (follows) this.#output.scrollTop = this.#output.scrollHeight;
   }
 

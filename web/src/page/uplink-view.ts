@@ -2,7 +2,9 @@ import type { Round, RoundRecord } from '../outrider/index.js';
 import { ChartView } from './chart-view.js';
 import type { RunChoices } from './counters.js';
 import { element } from './elements.js';
+import { DRAW_EVERY_MS } from './figures.js';
 import { formatCount, formatProbability } from './format.js';
+import { Paced } from './paced.js';
 import { SchemeBitsView } from './scheme-bits-view.js';
 import { SchemeBits } from './scheme-bits.js';
 import { aheadCostsSentence, draftsSentence } from './sentences.js';
@@ -30,7 +32,7 @@ export class UplinkView {
   #records: RoundRecord[] = [];
   #gate = 'none';
   #stopRule = 'fixed';
-  #frame: number | null = null;
+  readonly #drawings = new Paced(() => this.#draw(), DRAW_EVERY_MS);
 
   /** A sentence on why nothing is drafted; null while drafts are made. */
   get complaint(): string | null {
@@ -63,13 +65,12 @@ export class UplinkView {
     if (!round) return;
     this.#records.push(round);
     this.#bits?.add(round);
-    // Rounds may come faster than they can be seen.
-    this.#frame ??= requestAnimationFrame(() => this.#draw());
+    this.#drawings.soon();
   }
 
   /** Ends the run with a complete drawing. */
   end(): void {
-    if (this.#frame !== null) this.#draw();
+    this.#drawings.now();
   }
 
   /** Sets the uplink's rate from the slider. */
@@ -78,8 +79,6 @@ export class UplinkView {
   }
 
   #draw(): void {
-    if (this.#frame !== null) cancelAnimationFrame(this.#frame);
-    this.#frame = null;
     const bits = this.#bits;
     if (!bits) return;
     const records = this.#records;
