@@ -151,7 +151,21 @@ export default defineConfig(({ mode }) => ({
             },
           },
         }
-      : { outDir: 'dist', target: 'es2022', assetsInlineLimit: 0, modulePreload: { polyfill: false } },
+      : {
+          outDir: 'dist',
+          target: 'es2022',
+          assetsInlineLimit: 0,
+          modulePreload: { polyfill: false },
+          // A hash that the server cannot take for a word, so that each such file is kept for a year.
+          rollupOptions: {
+            output: {
+              hashCharacters: 'hex' as const,
+              entryFileNames: 'assets/[name]-[hash:16].js',
+              chunkFileNames: 'assets/[name]-[hash:16].js',
+              assetFileNames: 'assets/[name]-[hash:16][extname]',
+            },
+          },
+        },
   // As the server does: threads share memory on isolated pages only.
   preview: { headers: isolation },
   server: {

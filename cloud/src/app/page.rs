@@ -20,7 +20,9 @@ use tower_http::services::ServeDir;
 
 /// Cache-Control of files that never change: one year, the most that RFC 2616 recommended.
 const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
-/// Length of the content hash that Vite and Rollup put into file names, in base64url characters.
+/// Length of the content hash in this page's file names, in hex digits.
+const HEX_HASH_LENGTH: usize = 16;
+/// Length of the content hash that Vite and Rollup put into file names by default, in base64url characters.
 const HASH_LENGTH: usize = 8;
 
 /// Longest name of a file on common file systems, in bytes. Opening a longer one is an error other than "not found".
@@ -82,13 +84,17 @@ fn whole(request: &Request) -> Request {
 fn is_named_by_content(path: &str) -> bool {
     let Some(name) = path.strip_prefix("/assets/") else { return false };
     let stem = name.split('.').next().unwrap_or_default();
-    let Some((before, hash)) = stem.len().checked_sub(HASH_LENGTH).and_then(|at| stem.split_at_checked(at)) else {
-        return false;
+    let is_hex = |hash: &str| hash.bytes().all(|c| c.is_ascii_hexdigit());
+    let is_base64 = |hash: &str| {
+        // `page-settings.js` ends with a word, not a hash: its content may change.
+        let is_word = hash.chars().skip(1).all(|c| c.is_ascii_lowercase() || c == '-' || c == '_');
+        hash.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-') && !is_word
     };
-    let is_base64 = hash.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
-    // `page-settings.js` ends with a word, not a hash: its content may change.
-    let is_word = hash.chars().skip(1).all(|c| c.is_ascii_lowercase() || c == '-' || c == '_');
-    before.ends_with('-') && is_base64 && !is_word
+    let ends_with = |length: usize, is_hash: &dyn Fn(&str) -> bool| {
+        let parts = stem.len().checked_sub(length).and_then(|at| stem.split_at_checked(at));
+        parts.is_some_and(|(before, hash)| before.ends_with('-') && is_hash(hash))
+    };
+    ends_with(HEX_HASH_LENGTH, &is_hex) || ends_with(HASH_LENGTH, &is_base64)
 }
 
 async fn no_such_page() -> Response {
@@ -115,13 +121,27 @@ mod tests {
 
     #[test]
     fn names_with_a_hash_are_told_from_words() {
-        for hashed in ["index-B3x_9aQz.js", "outrider_edge_bg-DkP2-x0a.wasm", "a-b-BLKQT0ZZ.css", "x-0aaaaaa1.js.map"] {
+        for hashed in [
+            "index-B3x_9aQz.js",
+            "outrider_edge_bg-DkP2-x0a.wasm",
+            "a-b-BLKQT0ZZ.css",
+            "x-0aaaaaa1.js.map",
+            "index-0123456789abcdef.js",
+            "index-abcdefabcdefabcd.css",
+        ] {
             assert!(is_named_by_content(&format!("/assets/{hashed}")), "{hashed}");
             assert!(!is_named_by_content(&format!("/{hashed}")), "{hashed}");
         }
-        for plain in
-            ["page-settings.js", "page-Settings.js", "B3x_9aQz.js", "index.js", "indexB3x_9aQz.js", "", "é-ö.js"]
-        {
+        for plain in [
+            "page-settings.js",
+            "page-Settings.js",
+            "index-0123456789abcdeg.js",
+            "B3x_9aQz.js",
+            "index.js",
+            "indexB3x_9aQz.js",
+            "",
+            "é-ö.js",
+        ] {
             assert!(!is_named_by_content(&format!("/assets/{plain}")), "{plain}");
         }
     }
