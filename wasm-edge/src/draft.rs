@@ -68,6 +68,8 @@ pub struct Draft {
     model: Model,
     /// Model on the GPU; taken out while it computes.
     gpu: RefCell<Option<GpuDraft>>,
+    /// True while a text has the cache on the GPU. Texts beside it are drafted on the CPU.
+    gpu_is_used: Cell<bool>,
     engine: Cell<Engine>,
     /// Reason why the GPU does not draft, if it was requested.
     declined: RefCell<Option<String>>,
@@ -76,7 +78,8 @@ pub struct Draft {
 impl Draft {
     /// Creates a draft model on the CPU only.
     pub fn on_processor(model: Model) -> Self {
-        Self { model, gpu: RefCell::default(), engine: Cell::new(Engine::Wasm), declined: RefCell::default() }
+        let (gpu, gpu_is_used) = (RefCell::default(), Cell::default());
+        Self { model, gpu, gpu_is_used, engine: Cell::new(Engine::Wasm), declined: RefCell::default() }
     }
 
     /// Creates a draft model on CPU and GPU. The GPU drafts if it is faster, or `always`.
@@ -174,6 +177,7 @@ pub struct CachedDraft {
     /// Tokens in the cache, on the GPU or on the CPU.
     held: Vec<u32>,
     holds_on_gpu: bool,
+    may_use_gpu: bool,
     on_processor: OnProcessor,
     /// Rows of the last GPU pass.
     rows: Rows,
@@ -187,7 +191,8 @@ struct OnProcessor {
 impl CachedDraft {
     pub fn new(draft: Rc<Draft>) -> Self {
         let on_processor = OnProcessor { cache: draft.model.new_cache(), scratch: Scratch::default() };
-        Self { held: Vec::new(), holds_on_gpu: false, on_processor, rows: Rows::default(), draft }
+        let may_use_gpu = !draft.gpu_is_used.replace(true);
+        Self { held: Vec::new(), holds_on_gpu: false, may_use_gpu, on_processor, rows: Rows::default(), draft }
     }
 
     /// Runs `work` on the GPU after the first `keep` cached tokens. Returns `None` if there is no GPU, or if these
@@ -198,7 +203,7 @@ impl CachedDraft {
         work: impl AsyncFnOnce(&mut GpuDraft) -> Result<R, GpuError>,
     ) -> Result<Option<R>, ModelError> {
         // The GPU has not read tokens that are cached on the CPU.
-        if !self.holds_on_gpu && keep > 0 {
+        if !self.may_use_gpu || !self.holds_on_gpu && keep > 0 {
             return Ok(None);
         }
         let Some(mut gpu) = self.draft.gpu.take() else { return Ok(None) };
@@ -214,6 +219,14 @@ impl CachedDraft {
         self.draft.drafts_on(gpu);
         self.holds_on_gpu |= done.is_ok();
         done
+    }
+}
+
+impl Drop for CachedDraft {
+    fn drop(&mut self) {
+        if self.may_use_gpu {
+            self.draft.gpu_is_used.set(false);
+        }
     }
 }
 

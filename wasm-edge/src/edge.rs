@@ -27,20 +27,25 @@ use crate::{
     writing::{Certain, Writing, Written},
 };
 
-/// Draft model, and a connection to a server that verifies its drafts.
+/// Draft model, and a session with a server that verifies its drafts. Generates one text at a time.
 #[wasm_bindgen]
 pub struct Edge {
+    shared: Rc<Shared>,
+    /// Connection to the server; taken out while a generation runs.
+    connection: RefCell<Option<Connection>>,
+    /// Sender of changes of the network to the connection.
+    change: RefCell<Option<UnboundedSender<()>>>,
+    stop: Rc<RefCell<Option<oneshot::Sender<()>>>>,
+}
+
+/// Parts that all sessions of a page share.
+struct Shared {
     draft: Rc<Draft>,
     tokenizer: Tokenizer,
     weight_bytes: usize,
     heads: Option<Arc<Heads>>,
     chat: ChatTemplate,
     links: Links,
-    /// Connection to the server; taken out while a generation runs.
-    connection: RefCell<Option<Connection>>,
-    /// Sender of changes of the network to the connection.
-    change: RefCell<Option<UnboundedSender<()>>>,
-    stop: Rc<RefCell<Option<oneshot::Sender<()>>>>,
     /// Texts of the page in which guesses are looked up.
     passages: RefCell<Arc<Passages>>,
 }
@@ -50,16 +55,23 @@ impl Edge {
     /// Information about the draft model: `{ engine, declined, vocabSize, contextLength, weightBytes, memoryBytes,
     /// heads: { gate, stop } }`.
     pub fn info(&self) -> Result<JsValue, JsValue> {
-        let config = self.draft.config();
+        let config = self.shared.draft.config();
         Ok(to_js(&DraftModel {
-            engine: self.draft.engine().name(),
-            declined: self.draft.declined(),
+            engine: self.shared.draft.engine().name(),
+            declined: self.shared.draft.declined(),
             vocab_size: config.vocab_size as u32,
             context_length: config.context_length as u32,
-            weight_bytes: self.weight_bytes,
+            weight_bytes: self.shared.weight_bytes,
             memory_bytes: memory_bytes(),
-            heads: self.heads.as_deref().map(HeadsInfo::from).unwrap_or_default(),
+            heads: self.shared.heads.as_deref().map(HeadsInfo::from).unwrap_or_default(),
         })?)
+    }
+
+    /// Creates an edge with a session and a KV cache of its own, for a text beside others. Model, texts of the page and
+    /// emulated link are shared.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        Self::of(self.shared.clone())
     }
 
     /// Connects to a server's WebSocket, replacing an older connection. `token` is a function that resolves to a bearer
@@ -77,10 +89,10 @@ impl Edge {
             Some(saved) => EdgeSession::returning(self.draft_info(), saved),
             None => EdgeSession::new(self.draft_info()),
         };
-        let (browser, change) = Browser::new(url, token, self.links.clone())?;
+        let (browser, change) = Browser::new(url, token, self.shared.links.clone())?;
         *self.change.borrow_mut() = Some(change);
         let socket = browser.open().await?;
-        let opened = Connection::open(session, browser, socket, CachedDraft::new(self.draft.clone())).await;
+        let opened = Connection::open(session, browser, socket, CachedDraft::new(self.shared.draft.clone())).await;
         let connection = opened.map_err(|error| match error {
             DriveError::Lost => Failure::new("connection-failed", format!("{url} cannot be reached")),
             other => other.into(),
@@ -117,10 +129,10 @@ impl Edge {
         let info = ServerInfo::from(&welcome);
         let session =
             EdgeSession::absent(self.draft_info(), welcome, SavedObject::from_js(claim)?).map_err(Failure::from)?;
-        let (browser, change) = Browser::new(url, token, self.links.clone())?;
+        let (browser, change) = Browser::new(url, token, self.shared.links.clone())?;
         *self.change.borrow_mut() = Some(change);
-        let socket = LinkedSocket::closed(self.links.clone());
-        let connection = Connection::new(session, browser, socket, CachedDraft::new(self.draft.clone()));
+        let socket = LinkedSocket::closed(self.shared.links.clone());
+        let connection = Connection::new(session, browser, socket, CachedDraft::new(self.shared.draft.clone()));
         *self.connection.borrow_mut() = Some(connection);
         Ok(to_js(&info)?)
     }
@@ -129,7 +141,7 @@ impl Edge {
     pub fn set_link(&self, link: JsValue) -> Result<(), JsValue> {
         let link: LinkOptions = serde_wasm_bindgen::from_value(link)
             .map_err(|error| Failure::new("invalid-parameters", format!("the link cannot be read: {error}")))?;
-        self.links.configure(&link);
+        self.shared.links.configure(&link);
         Ok(())
     }
 
@@ -159,14 +171,14 @@ impl Edge {
         let stall = Duration::try_from_secs_f64(stall_ms / 1e3).unwrap_or(Duration::MAX);
         connection.set_retry(Retry { attempts, stall, ..Retry::default() });
         connection.set_offline_tokens(offline_tokens);
-        connection.set_passages(self.passages.borrow().clone());
+        connection.set_passages(self.shared.passages.borrow().clone());
         let (stop, stopped) = oneshot::channel();
         *self.stop.borrow_mut() = Some(stop);
 
-        let calls = request.tools().map(|tools| self.chat.call_reader(tools));
+        let calls = request.tools().map(|tools| self.shared.chat.call_reader(tools));
         // Text shown before a reload is not shown again, but characters and stop strings may begin in it.
         let (stops, evidence) = (request.stop_strings(), request.evidence);
-        let mut writing = Writing::new(&self.tokenizer, stops, calls, evidence, (&prompt, &committed));
+        let mut writing = Writing::new(&self.shared.tokenizer, stops, calls, evidence, (&prompt, &committed));
         let mut preview = Preview::new(guesses_from);
         let stop = async {
             // A dropped sender is not a stop.
@@ -239,19 +251,19 @@ impl Edge {
     /// Decodes token ids to text. Special tokens have no text.
     #[must_use]
     pub fn detokenize(&self, ids: &[u32]) -> String {
-        self.tokenizer.decode(ids)
+        self.shared.tokenizer.decode(ids)
     }
 
     /// Adds a text in which guesses are looked up from the next generation on, in place of one of the same name.
     pub fn add_context(&self, name: &str, text: &str) -> Result<(), JsValue> {
-        let tokens = self.tokenizer.encode(text).map_err(Failure::from)?;
-        Arc::make_mut(&mut self.passages.borrow_mut()).add(name, tokens);
+        let tokens = self.shared.tokenizer.encode(text).map_err(Failure::from)?;
+        Arc::make_mut(&mut self.shared.passages.borrow_mut()).add(name, tokens);
         Ok(())
     }
 
     /// Removes the text of a name.
     pub fn remove_context(&self, name: &str) {
-        Arc::make_mut(&mut self.passages.borrow_mut()).remove(name);
+        Arc::make_mut(&mut self.shared.passages.borrow_mut()).remove(name);
     }
 
     /// Stops the running generation; its promise resolves with finish `cancelled`.
@@ -287,35 +299,36 @@ impl Edge {
         heads: Option<Heads>,
         chat: ChatTemplate,
     ) -> Self {
-        Self {
+        Self::of(Rc::new(Shared {
             draft: Rc::new(draft),
             tokenizer,
             weight_bytes,
             heads: heads.map(Arc::new),
             chat,
             links: Links::unlimited(),
-            connection: RefCell::new(None),
-            change: RefCell::new(None),
-            stop: Rc::default(),
             passages: RefCell::default(),
-        }
+        }))
+    }
+
+    fn of(shared: Rc<Shared>) -> Self {
+        Self { shared, connection: RefCell::new(None), change: RefCell::new(None), stop: Rc::default() }
     }
 
     fn draft_info(&self) -> DraftInfo {
-        let config = self.draft.config();
+        let config = self.shared.draft.config();
         DraftInfo {
             vocab_size: config.vocab_size as u32,
-            tokenizer_hash: self.tokenizer.fingerprint(),
+            tokenizer_hash: self.shared.tokenizer.fingerprint(),
             context_length: config.context_length as u32,
-            heads: self.heads.clone(),
+            heads: self.shared.heads.clone(),
         }
     }
 
     fn prompt(&self, start: &Start) -> Result<Vec<u32>, Failure> {
-        let first = self.draft.config().first_token();
+        let first = self.shared.draft.config().first_token();
         Ok(match start {
-            Start::Text(text) => self.tokenizer.encode_prompt(first, text)?,
-            Start::Conversation(said) => self.chat.encode(&self.tokenizer, first, said, local_time())?,
+            Start::Text(text) => self.shared.tokenizer.encode_prompt(first, text)?,
+            Start::Conversation(said) => self.shared.chat.encode(&self.shared.tokenizer, first, said, local_time())?,
         })
     }
 }

@@ -73,6 +73,8 @@ enum Bench {
     Serve,
     /// The server's memory under fifty mixed clients; ten minutes, quick half of one
     Soak,
+    /// One, two and four texts at a time on one page: their speed and its memory; a minute
+    Texts,
 }
 
 /// Measures, prints tables and leaves them in target/bench.
@@ -90,6 +92,7 @@ pub fn run(workspace: &Workspace, &BenchOptions { bench, form }: &BenchOptions) 
         Bench::Link => run.link(),
         Bench::Native => run.native(),
         Bench::Page => run.visits(),
+        Bench::Texts => run.texts(),
         Bench::Hostile | Bench::Serve | Bench::Soak => run.serving(),
         Bench::Context | Bench::Guesses | Bench::Schemes => run.program(&[]),
     }
@@ -141,6 +144,19 @@ impl Run<'_> {
         let _server = server::start(serve.args(["--own-draft", "off"]), address, &interrupt)?;
         self.measure(page.node("e2e/link/bench.mjs"), &format!("http://{address}"), "link-measured.json", &interrupt)?;
         self.program(&["report"])
+    }
+
+    /// The npm package, which shares one draft model among its texts.
+    fn texts(&self) -> Result<()> {
+        let page = Page::install(self.workspace)?;
+        wasm::build_edge(self.workspace, &Build::ALL)?;
+        process::run(page.script("package")?.env("OUTRIDER_SOME_BUILDS", "1"))?;
+        let binary = server::build(self.workspace)?;
+        let interrupt = Interrupt::listen()?;
+        let address = server::free_address(0)?;
+        let mut serve = server::command(self.workspace, &binary, address, &self.workspace.web().join("npm"));
+        let _server = server::start(&mut serve, address, &interrupt)?;
+        self.measure(page.node("e2e/link/texts.mjs"), &format!("http://{address}"), "texts.json", &interrupt)
     }
 
     /// The demo page with all its builds, as visitors get it.

@@ -240,6 +240,8 @@ export type GenerateRequest = RequestNumbers &
 /** The engine's class as wasm-bindgen exports it. */
 export interface Edge {
   info(): DraftInfo;
+  /** An edge with a session and a KV cache of its own, which shares model, texts of the page and emulated link. */
+  another(): Edge;
   /** Opens a session; each of its connections asks for a bearer token, if there is one. */
   connect(url: string, token: (() => Promise<string>) | undefined, claim: Claim | null): Promise<SessionInfo>;
   /**

@@ -29,7 +29,7 @@
  * | `cache-full`, `not-cacheable` | the draft model cannot be kept for the next visit: no space, or no `ETag`; reported to `onCacheFull`, not thrown |
  * | `no-draft` | the draft model could not be loaded, and what was asked for needs it |
  * | `server-error` | the server alone, without a draft, answered with an error that has no code here |
- * | `busy`, `closed` | a generation is already running; the instance was closed |
+ * | `busy`, `closed` | the model is being loaded; the instance was closed |
  * | `internal` | a fault of ours |
  */
 export type OutriderErrorCode =

@@ -30,6 +30,8 @@ class WritingWorker extends EventTarget {
   static stops = 0;
   static pieces: Piece[] | null = null;
   static error: { code: string; message: string } | null = null;
+  /** The seed of the text that `error` ends, if not of each. */
+  static failing: number | null = null;
   #stopped = new Set<number>();
 
   postMessage(message: ToWorker): void {
@@ -44,14 +46,14 @@ class WritingWorker extends EventTarget {
 
   async #write(id: number, request: GenerateRequest): Promise<void> {
     WritingWorker.requests.push(request);
-    const { pieces, error } = WritingWorker;
+    const { pieces, error, failing } = WritingWorker;
     const [texts, seed] = [['Good ', 'day '], String(request.seed)];
     for (const text of pieces ? [''] : [...texts, seed]) {
       await new Promise((resolve) => setTimeout(resolve));
       if (this.#stopped.has(id)) return;
       const tokens = text === '' ? [] : [{ id: 1, text, origin: 'accepted' } as const];
       const statistics = { ...emptySummary, tokens: 1 };
-      if (error) return this.#say({ type: 'failed', id, error });
+      if (error && (failing === null || failing === request.seed)) return this.#say({ type: 'failed', id, error });
       this.#say({ type: 'round', id, round: { tokens, statistics, round: null, ...(pieces && { pieces }) } });
     }
     const summary: Summary = {
@@ -74,7 +76,7 @@ let openai: OpenAI;
 const baseURL = 'https://outrider.invalid/v1';
 
 beforeEach(async () => {
-  Object.assign(WritingWorker, { requests: [], stops: 0, pieces: null, error: null });
+  Object.assign(WritingWorker, { requests: [], stops: 0, pieces: null, error: null, failing: null });
   vi.stubGlobal('Worker', WritingWorker);
   vi.stubGlobal('location', new URL('https://example.org/page/'));
   // Nothing may reach the network.
@@ -195,10 +197,9 @@ test('openai: several choices have seeds of their own, and their tokens are adde
   expect([ids.size, last]).toMatchObject([1, { prompt_tokens: 5, completion_tokens: 6 }]);
 });
 
-test('openai: requests that come together are answered one after the other, in their order', async () => {
+test('openai: requests that come together are answered side by side, beside the page’s own text', async () => {
   const asked = [1, 2, 3, 4].map((seed) => openai.chat.completions.create({ ...chat, seed, stream: seed % 2 === 0 }));
-  // The page's own text comes first, as it began first.
-  const own = outrider.generate('p', { seed: 0 });
+  const own = outrider.generate(HANGS, { seed: 0 });
   const texts = await Promise.all(
     asked.map(async (answer) => {
       const got = await answer;
@@ -209,15 +210,22 @@ test('openai: requests that come together are answered one after the other, in t
     }),
   );
   expect(texts).toEqual(['Good day 1', 'Good day 2', 'Good day 3', 'Good day 4']);
-  expect((await own.summary).text).toBe('Good day 0');
-  expect(WritingWorker.requests.map(({ seed }) => seed)).toEqual([0, 1, 2, 3, 4]);
+  own.stop();
+  expect((await own.summary).text).toBe('cut');
 });
 
-test('openai: a request between the choices of another has its turn', async () => {
+test('openai: the choices of a request are written side by side; the failure of one stops the others', async () => {
   const several = openai.chat.completions.create({ ...chat, seed: 10, n: 3 });
-  const one = openai.chat.completions.create({ ...chat, seed: 1 });
-  await Promise.all([several, one]);
-  expect(WritingWorker.requests.map(({ seed }) => seed)).toEqual([10, 1, 11, 12]);
+  await vi.waitFor(() => expect(WritingWorker.requests.map(({ seed }) => seed)).toEqual([10, 11, 12]));
+  expect((await several).choices.map(({ index, message }) => [index, message.content])).toEqual([
+    [0, 'Good day 10'],
+    [1, 'Good day 11'],
+    [2, 'Good day 12'],
+  ]);
+  Object.assign(WritingWorker, { error: { code: 'prompt-too-long', message: 'it is too long' }, failing: 21 });
+  const failing = openai.chat.completions.create({ ...chat, messages: [...hanging], seed: 20, n: 3 });
+  await expect(failing).rejects.toMatchObject({ status: 400 });
+  expect(WritingWorker.stops).toBe(2);
 });
 
 test('openai: refusals have the server’s statuses, names and codes', async () => {
@@ -295,19 +303,18 @@ test('openai: an error in the middle of a stream reaches the client', async () =
   await expect(read()).rejects.toMatchObject({ code: 'closed' });
 });
 
-test('openai: an abort ends the request at once, also while it waits, and a stream that is left stops', async () => {
-  const generates = () => vi.waitFor(() => expect(outrider.current).not.toBeNull());
+test('openai: an abort ends its requests at once, and a stream that is left stops', async () => {
+  const generate = (count: number) => vi.waitFor(() => expect(WritingWorker.requests).toHaveLength(count));
   const abort = new AbortController();
   const create = (signal: AbortSignal) =>
     openai.chat.completions.create({ ...chat, messages: [...hanging] }, { signal });
-  const [first, waiting] = [create(abort.signal), create(abort.signal)];
-  const failed = Promise.allSettled([first, waiting]);
-  await generates();
+  const failed = Promise.allSettled([create(abort.signal), create(abort.signal)]);
+  await generate(2);
   abort.abort();
   for (const outcome of await failed) {
     expect(outcome).toMatchObject({ reason: expect.any(OpenAI.APIUserAbortError) as unknown });
   }
-  expect(WritingWorker.stops).toBe(1);
+  expect(WritingWorker.stops).toBe(2);
   await expect(create(abort.signal)).rejects.toThrow(OpenAI.APIUserAbortError);
   const stream = () => openai.chat.completions.create({ ...chat, messages: [...hanging], stream: true });
   const chunks: string[] = [];
@@ -318,13 +325,13 @@ test('openai: an abort ends the request at once, also while it waits, and a stre
   }
   expect(chunks).toEqual(['', 'Good ']);
   for await (const { choices } of await stream()) if (choices[0]?.delta.content) break;
-  await vi.waitFor(() => expect(WritingWorker.stops).toBe(3));
+  await vi.waitFor(() => expect(WritingWorker.stops).toBe(4));
   const body = JSON.stringify({ messages: hanging, stream: true });
   const { body: left } = await outrider.fetch(`${baseURL}/chat/completions`, { method: 'POST', body });
   await left?.cancel();
-  await vi.waitFor(() => expect(WritingWorker.stops).toBe(4));
+  await vi.waitFor(() => expect(WritingWorker.stops).toBe(5));
   expect((await openai.chat.completions.create(chat)).choices[0]?.message.content).toBe('Good day 4');
-  expect(WritingWorker.requests).toHaveLength(5);
+  expect(WritingWorker.requests).toHaveLength(6);
 });
 
 test('ai: texts, streams, tools, usage, errors and aborts', async () => {

@@ -5,13 +5,11 @@ import { chatNames, completionNames } from './completions.js';
 import type { ChatCompletions, Completions } from './completions.js';
 import type { CompletionUsage } from './completions-types.js';
 import { OutriderError } from './errors.js';
-import type { Generation } from './generation.js';
 
 /** The instance that answers. */
 interface Api {
   readonly chat: { readonly completions: ChatCompletions };
   readonly completions: Completions;
-  readonly current: Generation | null;
 }
 
 /** The fields of answers and of their chunks that change where a request has several choices. */
@@ -32,7 +30,7 @@ interface Endpoint {
   prompt: string;
 }
 
-/** Creates one choice of a request, in turn with other requests. */
+/** Creates one choice of a request. */
 type Create = (params: Params) => Promise<Answer | AsyncIterable<Answer>>;
 
 const model = { id: 'outrider', object: 'model', created: 0, owned_by: 'outrider' };
@@ -68,7 +66,6 @@ class ApiError extends Error {
 
 /** Makes the `fetch` function of an instance. */
 export function fetchFrom(api: Api): typeof fetch {
-  const inTurn = turnsOf(api);
   const endpoints: Readonly<Record<string, Endpoint>> = {
     '/chat/completions': {
       create: (params, signal) => api.chat.completions.create(params as never, { signal }),
@@ -90,7 +87,7 @@ export function fetchFrom(api: Api): typeof fetch {
       throw new ApiError(405, `${pathname} does not take ${request.method}.`, 'method_not_allowed');
     }
     if (!endpoint) return json(modelsAt(path));
-    const create: Create = (params) => inTurn(() => endpoint.create(params, stop.signal), stop.signal);
+    const create: Create = (params) => endpoint.create(params, stop.signal);
     const errorOf = (error: unknown): ApiError => apiErrorOf(error, endpoint);
     try {
       const params = await paramsOf(request);
@@ -98,6 +95,8 @@ export function fetchFrom(api: Api): typeof fetch {
       const events = eventsOf(await begun(chunksOf(params, create)), errorOf);
       return new Response(bodyOf(events, stop), { headers: { 'Content-Type': 'text/event-stream' } });
     } catch (error) {
+      // The other choices of the request.
+      stop.abort();
       throw errorOf(error);
     }
   };
@@ -114,29 +113,6 @@ export function fetchFrom(api: Api): typeof fetch {
       signal?.addEventListener('abort', abort, { once: true });
     });
     return Promise.race([answered, aborted]);
-  };
-}
-
-/** Makes the function that creates completions one after the other, in the order of its calls. */
-function turnsOf(api: Api): <T>(create: () => Promise<T>, signal: AbortSignal) => Promise<T> {
-  let last: Promise<unknown> = Promise.resolve();
-  const created = async <T>(create: () => Promise<T>, signal: AbortSignal): Promise<T> => {
-    for (;;) {
-      signal.throwIfAborted();
-      // A stream goes on after it has been created, and the page may generate as well.
-      await api.current?.summary.catch(() => {});
-      signal.throwIfAborted();
-      try {
-        return await create();
-      } catch (error) {
-        if (!(error instanceof OutriderError && error.code === 'busy')) throw error;
-      }
-    }
-  };
-  return (create, signal) => {
-    const turn = last.then(() => created(create, signal));
-    last = turn.catch(() => {});
-    return turn;
   };
 }
 
@@ -171,32 +147,44 @@ function choicesOf({ n, ...params }: Params): Params[] {
   });
 }
 
-/** The complete answer, with all choices. */
+/** The complete answer, with all choices, which are written side by side. */
 async function wholeOf(params: Params, create: Create): Promise<Answer> {
-  const [first, ...others] = choicesOf(params);
-  const whole = (await create(first!)) as Answer;
-  const choices = [...whole.choices];
-  let { usage = null } = whole;
-  for (const other of others) {
-    const more = (await create(other)) as Answer;
-    choices.push(...more.choices.map((choice) => ({ ...choice, index: choices.length })));
-    usage = sum(usage, more.usage ?? null);
-  }
-  return { ...whole, choices, usage };
+  const all = (await Promise.all(choicesOf(params).map(create))) as Answer[];
+  const choices = all.flatMap(({ choices }) => choices).map((choice, index) => ({ ...choice, index }));
+  return { ...all[0]!, choices, usage: all.map(({ usage }) => usage ?? null).reduce(sum) };
 }
 
-/** The chunks of all choices, one after the other, and a last one with the usage of all of them if it is wanted. */
+/** The chunks of all choices as they come, and a last one with the usage of all of them if it is wanted. */
 async function* chunksOf(params: Params, create: Create): AsyncGenerator<Answer> {
   let id: string | undefined;
   let last: Answer | undefined;
-  for (const [index, asked] of choicesOf(params).entries()) {
-    for await (const chunk of (await create(asked)) as AsyncIterable<Answer>) {
-      id ??= chunk.id;
-      if (chunk.usage) last = { ...chunk, id, usage: sum(last?.usage ?? null, chunk.usage) };
-      else yield { ...chunk, id, choices: chunk.choices.map((choice) => ({ ...choice, index })) };
-    }
+  const streams = (await Promise.all(choicesOf(params).map(create))) as AsyncIterable<Answer>[];
+  for await (const [index, chunk] of merged(streams)) {
+    id ??= chunk.id;
+    if (chunk.usage) last = { ...chunk, id, usage: sum(last?.usage ?? null, chunk.usage) };
+    else yield { ...chunk, id, choices: chunk.choices.map((choice) => ({ ...choice, index })) };
   }
   if (last) yield last;
+}
+
+/** The items of all streams as they come, with the index of their stream. The end of the loop ends all of them. */
+async function* merged<T>(streams: readonly AsyncIterable<T>[]): AsyncGenerator<readonly [number, T]> {
+  const sources = streams.map((stream) => stream[Symbol.asyncIterator]());
+  const next = async (source: AsyncIterator<T>, index: number) => ({ source, index, item: await source.next() });
+  const awaited = new Map(sources.map((source, index) => [index, next(source, index)]));
+  try {
+    while (awaited.size > 0) {
+      const { source, index, item } = await Promise.race(awaited.values());
+      if (item.done) awaited.delete(index);
+      else {
+        awaited.set(index, next(source, index));
+        yield [index, item.value];
+      }
+    }
+  } finally {
+    for (const pending of awaited.values()) pending.catch(() => {});
+    for (const source of sources) void source.return?.().catch(() => {});
+  }
 }
 
 /** The tokens of two choices of a request. Its prompt counts once. */

@@ -58,6 +58,7 @@ export async function loaded(
       memoryBytes: 2,
       heads: noHeads,
     }),
+    another: () => edge,
     connect,
     connect_later: vi.fn(() => session),
     welcome: () => new Uint8Array([7]),

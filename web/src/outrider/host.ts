@@ -1,27 +1,13 @@
 import type { EngineKind, EngineRequest } from './builds.js';
 import { readInto } from './download.js';
 import type { Sink } from './download.js';
-import type {
-  Claim,
-  Continuation,
-  Edge,
-  EdgeLoader,
-  Engine,
-  GenerateRequest,
-  GpuHandle,
-  Link,
-  SessionInfo,
-  Summary,
-} from './edge.js';
+import type { Edge, EdgeLoader, Engine, GpuHandle, Link } from './edge.js';
 import type { RunningEngine } from './engine.js';
 import { describe, OutriderError, revive } from './errors.js';
-import type { OutriderErrorCode } from './errors.js';
 import { emptySummary } from './generation.js';
-import { GuessThrottle } from './guess-throttle.js';
-import { AWAY_MS } from './kept-answers.js';
-import type { Answer, FromWorker, Question, Sources, ToWorker } from './messages.js';
-import { willBeAhead } from './policies.js';
-import { within } from './within.js';
+import { HostSession } from './host-session.js';
+import type { Asked } from './host-session.js';
+import type { Answer, FromWorker, Question, ToWorker } from './messages.js';
 
 /** The services of the surrounding worker; tests bring their own. */
 export interface Surroundings {
@@ -54,33 +40,19 @@ export type RequestHeaders = Readonly<Record<string, string>>;
  * The worker's side: owns the engine and with it the model, the cache and the socket.
  *
  * `receive` never throws and never waits; answers go out through `post`. Order: one `load`, then any number of
- * `generate`, one at a time; `stop`, `link` and `close` at any time.
+ * `generate`, also side by side; `stop`, `link` and `close` at any time.
  */
 export class EdgeHost {
   readonly #around: Surroundings;
   #edge: Edge | null = null;
-  #sessionUrl = '';
-  #wantsToken = false;
+  /** The first of them stays; the others write texts beside its own. */
+  #sessions: HostSession[] = [];
+  #mostSessions = MOST_SESSIONS;
+  /** Texts that wait for a session, the oldest first. */
+  #waiting: Asked[] = [];
   /** Connections that wait for a token. */
   readonly #tokens = new Map<number, { resolve: (token: string) => void; reject: (reason: unknown) => void }>();
   #lastToken = 0;
-  #connectTimeoutMs = 0;
-  /** True if a session may begin without its server. */
-  #mayBeOffline = false;
-  /** True while the server has not answered since a start without it. */
-  #isOffline = false;
-  /** The session that the first connection resumes. */
-  #claim: Claim | null = null;
-  /** True while the connection is not known to be lost. */
-  #connected = false;
-  /** The time of its last use, in milliseconds since 1970: other clocks may rest while the machine sleeps. */
-  #usedAt = 0;
-  /** The time from the last request to its first tokens, in milliseconds, if its connection held. */
-  #answeredAfterMs = 0;
-  /** The attempt in progress, which the next generation takes over from a stopped one. */
-  #connecting: Promise<SessionInfo> | null = null;
-  /** The running generation, and a way to cancel it before it has entered the engine. */
-  #running: { id: number; inEngine: boolean; cancel: () => void } | null = null;
   #link: Link | null = null;
   #started: RunningEngine['info'] | null = null;
   /** The engine that was last reported to the page. */
@@ -96,19 +68,14 @@ export class EdgeHost {
     switch (message.type) {
       case 'load':
         this.#link = message.link;
-        this.#connectTimeoutMs = message.connectTimeoutMs;
-        this.#claim = message.claim;
-        this.#mayBeOffline = message.offline;
         if (message.offline) this.#around.allowOffline();
-        void this.#load(message.engine, message.sources);
+        void this.#load(message);
         return;
       case 'generate':
-        void this.#generate(message.id, message.request, message.continuation);
+        this.#generate(message);
         return;
       case 'stop':
-        if (this.#running?.id !== message.id) return;
-        if (this.#running.inEngine) this.#edge?.stop();
-        else this.#running.cancel();
+        this.#stop(message.id);
         return;
       case 'ask':
         this.#answer(message.id, message.question);
@@ -128,17 +95,17 @@ export class EdgeHost {
         this.#tokens.get(message.id)?.reject(revive(message.error));
         return;
       case 'network':
-        this.#edge?.network_changed();
+        for (const session of this.#sessions) session.networkChanged();
         return;
       case 'close':
-        this.#edge?.close();
+        for (const session of this.#sessions) session.close();
         this.#around.post({ type: 'closed' });
         this.#around.exit();
     }
   }
 
-  async #load(request: EngineRequest, sources: Sources): Promise<void> {
-    const { post } = this.#around;
+  async #load({ engine: request, sources, connectTimeoutMs, offline, claim }: LoadMessage): Promise<void> {
+    const { post, keepWelcome, keptWelcome } = this.#around;
     const { headers = {} } = sources;
     try {
       const loading = this.#around.loadEngine(request);
@@ -157,15 +124,23 @@ export class EdgeHost {
       if (this.#link) edge.set_link(this.#link);
       for (const message of this.#early.splice(0)) this.#applyContext(edge, message);
       this.#edge = edge;
-      this.#sessionUrl = sources.session;
-      this.#wantsToken = sources.wantsToken;
+      const first = new HostSession(
+        edge,
+        {
+          ...{ url: sources.session, connectTimeoutMs, mayBeOffline: offline, post, keepWelcome, keptWelcome },
+          askForToken: sources.wantsToken ? () => this.#askForToken() : undefined,
+          tellEngine: (edge) => this.#tellEngine(edge),
+        },
+        claim,
+      );
+      this.#sessions = [first];
       post({ type: 'progress', progress: { stage: 'connect' } });
-      const session = await this.#connect(edge, this.#mayBeOffline);
+      const session = await first.connect(offline);
       this.#started = engine.info;
       const { engine: kind, declined, ...model } = edge.info();
       this.#kind = kind;
       const info = { ...engine.info, engine: kind, declined: declined ?? draft.declined };
-      post({ type: 'loaded', engine: info, model, session, offline: this.#isOffline });
+      post({ type: 'loaded', engine: info, model, session, offline: first.isOffline });
     } catch (error) {
       post({ type: 'load-failed', error: describe(error) });
     }
@@ -198,80 +173,48 @@ export class EdgeHost {
     }
   }
 
-  async #generate(id: number, request: GenerateRequest, continuation: Continuation): Promise<void> {
-    const { post } = this.#around;
-    const edge = this.#edge;
-    if (!edge) {
-      post({ type: 'failed', id, error: { code: 'internal', message: 'generate before load' } });
+  #generate(asked: Asked): void {
+    const [first] = this.#sessions;
+    if (!first) {
+      const error = { code: 'internal', message: 'generate before load' } as const;
+      this.#around.post({ type: 'failed', id: asked.id, error });
       return;
     }
-    let cancel = (): void => {};
-    const cancelled = new Promise<'cancelled'>((resolve) => (cancel = () => resolve('cancelled')));
-    const running = { id, inEngine: false, cancel };
-    this.#running = running;
-
-    let rounds = 0;
-    const guesses = new GuessThrottle((guess) => post({ type: 'guess', id, guess }));
-    const attempt = async (): Promise<Summary> => {
-      running.inEngine = false;
-      if (!this.#connected) {
-        const session = await Promise.race([this.#connect(edge, this.#guessesOffline(request)), cancelled]);
-        if (session === 'cancelled') return emptySummary;
-        post({ type: 'reconnected', session, offline: this.#isOffline });
-      }
-      running.inEngine = true;
-      let began: number | null = performance.now();
-      return edge.generate(
-        request,
-        // Guesses wait for the server until the text is stopped.
-        this.#guessesOffline(request) ? { ...continuation, attempts: MOST_ATTEMPTS } : continuation,
-        (round) => {
-          rounds += 1;
-          if (began !== null) this.#answeredAfterMs = performance.now() - began;
-          began = null;
-          post({ type: 'round', id, round: guesses.round(round) });
-        },
-        (event) => {
-          if (event.state === 'reconnecting') began = null;
-          if (event.state === 'resumed') this.#isOffline = false;
-          post({ type: 'line', id, event });
-        },
-        (guess) => guesses.guess(guess),
-      );
-    };
-
-    try {
-      // A network may have dropped it unseen, and the server has ended the session or soon will.
-      if (this.#connected && Date.now() - this.#usedAt >= LONGEST_IDLE_MS) {
-        edge.close();
-        this.#connected = false;
-      }
-      const idleMs = Date.now() - this.#usedAt;
-      // A slow server would be taken for a dead connection.
-      if (this.#connected && idleMs >= IDLE_MS && this.#answeredAfterMs <= QUICK_MS) edge.network_changed();
-      const wasConnected = this.#connected;
-      const summary = await attempt().catch((error: unknown) => {
-        // A connection that died while idle is noticed only now. Nothing was generated, so nothing can repeat.
-        const died = wasConnected && !this.#isOffline && rounds === 0 && endings.includes(describe(error).code);
-        if (!died) throw error;
-        this.#connected = false;
-        return attempt();
-      });
-      guesses.clear();
-      this.#running = null;
-      this.#usedAt = Date.now();
-      this.#tellEngine(edge);
-      post({ type: 'done', id, summary });
-    } catch (thrown) {
-      guesses.clear();
-      this.#running = null;
-      this.#usedAt = Date.now();
-      const error = describe(thrown);
-      if (error.code !== 'worker-crashed') this.#tellEngine(edge);
-      if (!refusals.includes(error.code)) this.#connected = false;
-      if (error.code === 'worker-crashed') post({ type: 'crashed', error });
-      else post({ type: 'failed', id, error });
+    const session = this.#sessions.find(({ isIdle }) => isIdle) ?? this.#another(first);
+    if (!session) {
+      this.#waiting.push(asked);
+      return;
     }
+    void session.generate(asked, session !== first).then((taken) => {
+      if (!taken) {
+        // The server allows no more. Another text ends some time, and the first session then takes this one.
+        this.#drop(session);
+        this.#mostSessions = this.#sessions.length;
+        this.#waiting.unshift(asked);
+      }
+      const next = this.#sessions.some(({ isIdle }) => isIdle) ? this.#waiting.shift() : undefined;
+      if (next) this.#generate(next);
+      else if (session !== first) setTimeout(() => session.isIdle && this.#drop(session), BESIDE_MS);
+    });
+  }
+
+  #another(first: HostSession): HostSession | null {
+    if (this.#sessions.length >= this.#mostSessions) return null;
+    const session = first.another();
+    this.#sessions.push(session);
+    return session;
+  }
+
+  #drop(session: HostSession): void {
+    this.#sessions = this.#sessions.filter((other) => other !== session);
+    session.close();
+  }
+
+  #stop(id: number): void {
+    for (const session of this.#sessions) session.stop(id);
+    if (!this.#waiting.some((asked) => asked.id === id)) return;
+    this.#waiting = this.#waiting.filter((asked) => asked.id !== id);
+    this.#around.post({ type: 'done', id, summary: emptySummary });
   }
 
   /** Reports another engine to the page: a GPU may be lost while it drafts. */
@@ -282,47 +225,15 @@ export class EdgeHost {
     this.#around.post({ type: 'engine', engine: { ...this.#started, engine, declined } });
   }
 
-  /** True if guesses at a text go on without a connection. */
-  #guessesOffline(request: GenerateRequest): boolean {
-    return this.#mayBeOffline && willBeAhead(request, { maxGuesses: 1 });
-  }
-
-  #connect(edge: Edge, mayBeOffline: boolean): Promise<SessionInfo> {
-    this.#connecting ??= this.#connectOnce(edge, mayBeOffline).finally(() => (this.#connecting = null));
-    return this.#connecting;
-  }
-
   #askForToken(): Promise<string> {
     const id = ++this.#lastToken;
     const token = new Promise<string>((resolve, reject) => this.#tokens.set(id, { resolve, reject }));
     this.#around.post({ type: 'token-wanted', id });
     return token.finally(() => this.#tokens.delete(id));
   }
-
-  async #connectOnce(edge: Edge, mayBeOffline: boolean): Promise<SessionInfo> {
-    const token = this.#wantsToken ? () => this.#askForToken() : undefined;
-    const [url, claim] = [this.#sessionUrl, this.#claim];
-    const kept = mayBeOffline ? await this.#around.keptWelcome(url) : null;
-    const longest = kept ? Math.min(this.#connectTimeoutMs, AWAY_MS) : this.#connectTimeoutMs;
-    const late = new OutriderError('connection-failed', `the server did not answer within ${longest / 1000} s`);
-    let session: SessionInfo;
-    try {
-      session = await within(longest, edge.connect(url, token, claim), late);
-      this.#isOffline = false;
-      const welcome = edge.welcome();
-      if (this.#mayBeOffline && welcome) this.#around.keepWelcome(url, welcome);
-    } catch (error) {
-      if (!kept || describe(error).code !== 'connection-failed') throw error;
-      session = edge.connect_later(url, token, claim, kept);
-      this.#isOffline = true;
-    }
-    this.#connected = true;
-    this.#usedAt = Date.now();
-    this.#claim = null;
-    return session;
-  }
 }
 
+type LoadMessage = Extract<ToWorker, { type: 'load' }>;
 type ContextMessage = Extract<ToWorker, { type: 'context' }>;
 
 async function bytesOf(source: string | Blob, around: Surroundings, headers: RequestHeaders): Promise<Uint8Array> {
@@ -402,23 +313,8 @@ class DraftSink implements Sink {
   }
 }
 
-/** Longest idle time of a connection, below the five minutes that `outrider serve` allows by default. */
-const LONGEST_IDLE_MS = 240_000;
+/** Most texts that are written at a time: each has a session of the server's and a KV cache here. */
+const MOST_SESSIONS = 4;
 
-/**
- * Idle time of a connection, in milliseconds, after which its next answer is awaited for a second only: a browser cannot
- * ping a server.
- */
-const IDLE_MS = 15_000;
-
-/** Longest time of the last answer, in milliseconds, for which a second is enough for the next. */
-const QUICK_MS = 500;
-
-/** Attempts to reconnect, the most that the engine counts, for a text that waits for its server. */
-const MOST_ATTEMPTS = 2 ** 32 - 1;
-
-/** Errors after which the session continues; after any other the next generation opens a new one. */
-const refusals: readonly OutriderErrorCode[] = ['prompt-too-long', 'invalid-parameters'];
-
-/** Errors of a session that has ended: the link broke, or the server closed it. */
-const endings: readonly OutriderErrorCode[] = ['connection-lost', 'not-connected', 'idle', 'shutting-down'];
+/** Idle time, in milliseconds, after which a session beside the first is closed. */
+const BESIDE_MS = 30_000;

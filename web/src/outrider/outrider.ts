@@ -71,7 +71,7 @@ export class Outrider {
   #joining: Promise<void> | null = null;
   /** Why the draft model cannot join, where the server is not to write alone. */
   #refusal: unknown = null;
-  /** Unfinished generations; later ones wait for the oldest. */
+  /** Unfinished generations. */
   readonly #running = new RunningGenerations();
   readonly #questions = new Questions();
   #onCacheFull: (reason: OutriderError) => void;
@@ -87,7 +87,7 @@ export class Outrider {
   readonly context: LocalContext = new LocalContext((message) => this.#post(message));
   /**
    * OpenAI's HTTP API as a `fetch` function for clients that take one. This page drafts the answers of
-   * `/v1/chat/completions` and `/v1/completions`, one at a time in the order of the requests, and of `/v1/models`.
+   * `/v1/chat/completions` and `/v1/completions`, also side by side, and of `/v1/models`.
    *
    * ```ts
    * const baseURL = 'https://outrider.invalid/v1';
@@ -195,9 +195,9 @@ export class Outrider {
 
   /**
    * Starts to generate: the continuation of a text, or the assistant's next message in a conversation, of which the
-   * server's model has its own form. One generation runs at a time; one that has been stopped does not count. Tokens that
-   * an earlier generation has read are not read again.
-   * @throws {@link OutriderError} at once: `invalid-option`, `busy`, `closed`. Later errors reject the
+   * server's model has its own form. Four texts are written at a time, in turns with one copy of the model and each with a
+   * session of the server's; more wait. Tokens that an earlier generation has read are not read again.
+   * @throws {@link OutriderError} at once: `invalid-option`, `closed`. Later errors reject the
    * generation's iteration and its summary.
    */
   generate(prompt: Prompt, options: GenerateOptions = {}): Generation {
@@ -240,21 +240,14 @@ export class Outrider {
     return (await this.tokenize(prompt, options)).length;
   }
 
-  /** @internal The generation that makes `generate()` throw `busy`; null if there is none. */
-  get current(): Generation | null {
-    return this.#running.current;
-  }
-
   /** Throws if no further generation can start. */
   #admit(): void {
     if (this.#closed) throw new OutriderError('closed', 'this instance was closed');
-    if (this.#running.current) {
-      throw new OutriderError('busy', 'a generation is already running: stop() it, or await its summary');
-    }
   }
 
   #begin(request: GenerateRequest, committed: number[], signal: AbortSignal | undefined): Generation {
-    const earlier = [...this.#running].map(({ generation }) => generation.summary);
+    // What ends soon leaves its session, with what it has read.
+    const earlier = [...this.#running].filter(({ stopped }) => stopped).map(({ generation }) => generation.summary);
     const running = this.#running.add(request, (id) => this.#stop(id));
     if (signal) stopWith(running.generation, signal);
     void this.#run(running, earlier, request, committed);
@@ -483,7 +476,7 @@ export class Outrider {
     this.#questions.fail(reason);
     // The server writes on alone.
     const running = [...this.#running];
-    const failing = isEnd ? running : running.slice(0, 1).filter(({ isAlone }) => !isAlone);
+    const failing = isEnd ? running : running.filter(({ sent, isAlone }) => sent && !isAlone);
     for (const { id, abort } of failing) {
       this.#running.end(id, (generation) => generation.fail(reason as Error));
       abort.abort();

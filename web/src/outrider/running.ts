@@ -21,15 +21,10 @@ export interface Running {
   graceTimer?: ReturnType<typeof setTimeout>;
 }
 
-/** Generations that have not ended, the oldest first. Invariant: all but the last have been stopped. */
+/** Generations that have not ended, the oldest first. */
 export class RunningGenerations implements Iterable<Running> {
   #all: Running[] = [];
   #lastId = 0;
-
-  /** The generation that has neither ended nor been stopped; null if there is none. */
-  get current(): Generation | null {
-    return this.#all.find(({ stopped }) => !stopped)?.generation ?? null;
-  }
 
   /** Adds a generation; `stop` is called with its id when it is to stop. */
   add(request: GenerateRequest, stop: (id: number) => void): Running {

@@ -1,0 +1,50 @@
+// Several texts at a time on one page, with one copy of the model: each is the text that it is alone.
+
+import { expect, test } from './fixtures.js';
+import { bare, buildRecipes } from './recipes.js';
+import { Server } from './server.js';
+
+/** In the page: writes the text of each seed, side by side or one after the other, and the order in which tokens came. */
+async function write({ seeds, isSideBySide }: { seeds: number[]; isSideBySide: boolean }) {
+  const order: number[] = [];
+  const text = async (seed: number): Promise<string> => {
+    const generation = window.outrider.generate('Once upon a time', { seed, maxNewTokens: 64, temperature: 0.8 });
+    for await (const _ of generation) order.push(seed);
+    return (await generation.summary).text;
+  };
+  const texts: string[] = [];
+  if (isSideBySide) texts.push(...(await Promise.all(seeds.map(text))));
+  else for (const seed of seeds) texts.push(await text(seed));
+  return { texts, order };
+}
+
+test('texts side by side are those that were written one after the other, and take turns', async ({ page }, info) => {
+  await using server = await Server.start([], await buildRecipes([bare], info.outputPath('pages')));
+  await page.goto(`${server.url}/bare.html`);
+  await expect(page.locator('#ready')).toHaveText('ready');
+  const seeds = [1, 2, 3, 4, 5];
+  const apart = await page.evaluate(write, { seeds, isSideBySide: false });
+  const beside = await page.evaluate(write, { seeds, isSideBySide: true });
+  expect(beside.texts).toEqual(apart.texts);
+  expect(new Set(beside.texts).size).toBe(seeds.length);
+  // Four have begun before one has ended.
+  const ends = seeds.map((seed) => beside.order.lastIndexOf(seed));
+  expect(new Set(beside.order.slice(0, Math.min(...ends))).size).toBe(4);
+});
+
+test('a text goes on where another is stopped, and a full server makes texts wait', async ({ page }, info) => {
+  const pages = await buildRecipes([bare], info.outputPath('pages'));
+  await using server = await Server.start(['--max-sessions', '2'], pages);
+  await page.goto(`${server.url}/bare.html`);
+  await expect(page.locator('#ready')).toHaveText('ready');
+  const { texts: alone } = await page.evaluate(write, { seeds: [7, 8, 9], isSideBySide: false });
+  const finishes = await page.evaluate(async () => {
+    const { outrider } = window;
+    const start = (seed: number) => outrider.generate('Once upon a time', { seed, maxNewTokens: 64, temperature: 0.8 });
+    const [stopped, ...others] = [6, 7, 8, 9].map(start);
+    for await (const _ of stopped!) break;
+    const { finish } = await stopped!.summary;
+    return { finish, texts: await Promise.all(others.map(async ({ summary }) => (await summary).text)) };
+  });
+  expect(finishes).toEqual({ finish: 'cancelled', texts: alone });
+});
