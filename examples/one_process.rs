@@ -81,7 +81,13 @@ fn main() -> Result<(), Box<dyn Error>> {
                     let logits = target.run(&pass.forward)?;
                     cloud.handle_judgement(pass.judge(&logits.iter().collect::<Vec<_>>())?);
                 }
-                Some(CloudOutput::Hold(_) | CloudOutput::Draft(_) | CloudOutput::Offer(_) | CloudOutput::Close)
+                Some(
+                    CloudOutput::Hold(_)
+                    | CloudOutput::Draft(_)
+                    | CloudOutput::Offer(_)
+                    | CloudOutput::Shape(_)
+                    | CloudOutput::Close,
+                )
                 | None => {
                     return Err("the cloud has nothing more to say".into());
                 }

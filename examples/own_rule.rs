@@ -107,7 +107,13 @@ fn first_token(seed: u64) -> Result<usize, Box<dyn Error>> {
                     let judgement = if rows.is_empty() { Judgement::default() } else { judge(&pass.round, &rows)? };
                     cloud.handle_judgement(judgement);
                 }
-                Some(CloudOutput::Hold(_) | CloudOutput::Draft(_) | CloudOutput::Offer(_) | CloudOutput::Close)
+                Some(
+                    CloudOutput::Hold(_)
+                    | CloudOutput::Draft(_)
+                    | CloudOutput::Offer(_)
+                    | CloudOutput::Shape(_)
+                    | CloudOutput::Close,
+                )
                 | None => {
                     return Err("the cloud has nothing more to say".into());
                 }

@@ -165,7 +165,7 @@ impl Transport {
         tokio::spawn(async move {
             // Held until the session ends: dropping the sender would read as a shutdown of the server.
             let (_running, stopping) = watch::channel(false);
-            session::run(entry, slot, target, Limits::default(), Wire::new(from_edge, to_edge), stopping).await;
+            session::run(entry, slot, target, None, Limits::default(), Wire::new(from_edge, to_edge), stopping).await;
         });
         Some(Self { incoming: Box::new(from_cloud), outgoing: Box::new(to_cloud.sink_map_err(|_| ())) })
     }
@@ -393,6 +393,12 @@ impl<'a> NativeEdge<'a> {
     /// Sets the passages in which guesses are looked up from the next generation on.
     pub fn set_passages(&mut self, passages: Arc<Passages>) {
         self.driver.set_passages(passages);
+    }
+
+    /// Changes the target's logits from the next generation on, by options in the terms of OpenAI's API. `answered` is
+    /// the number of the prompt's last tokens that are of the answer already.
+    pub fn set_shaping(&mut self, options: Option<String>, answered: usize) {
+        self.driver.set_shaping(options, answered);
     }
 
     /// Generates from the ids of a prompt; calls `on_committed` with tokens as they are committed.

@@ -48,6 +48,7 @@ mod rotation;
 pub mod sampling;
 pub mod session;
 pub mod sessions;
+pub mod shaping;
 pub mod target;
 mod version;
 pub mod wire;

@@ -11,6 +11,7 @@
 //! | `request` | parameters of a request, with refusals of unsupported ones |
 //! | `conversation` | messages and tools |
 //! | `fields` | parameters by their names |
+//! | `shaping_fields` | parameters that change the target's logits |
 //! | `token_stream` | the choices of a request in parallel, token by token: text and tool calls |
 //! | `answer` | response objects and chunks |
 
@@ -30,6 +31,7 @@ use futures_util::{Stream, stream};
 use outrider_codec::frame::Request;
 use serde_json::{Value, json};
 
+pub(crate) use self::shaping_fields::shaper;
 use self::{
     admitted_request::{AdmittedRequest, Prompt, now, too_long},
     answer::{Answer, Endpoint},
@@ -46,6 +48,7 @@ mod answer;
 mod conversation;
 mod fields;
 mod request;
+mod shaping_fields;
 mod token_stream;
 
 /// Default length of a completion, in tokens; OpenAI's default.
@@ -105,12 +108,12 @@ async fn answer(
     endpoint: Endpoint,
     prompt: Prompt,
 ) -> Result<Response, ApiError> {
-    let Prompt { served, tokens, common, calls } = prompt;
+    let Prompt { served, prompts, common, calls, grammar } = prompt;
     let context = served.target.limits.context_length as usize;
-    let Some(room) = context.checked_sub(tokens.len()).filter(|&room| room > 0) else {
+    let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
+    let Some(room) = context.checked_sub(longest).filter(|&room| room > 0) else {
         let text = format!(
-            "The prompt has {} tokens; the model's context holds {context}, at least one of them the answer's.",
-            tokens.len()
+            "The prompt has {longest} tokens; the model's context holds {context}, at least one of them the answer's."
         );
         return Err(too_long(text).param(endpoint.prompt()));
     };
@@ -120,17 +123,16 @@ async fn answer(
         getrandom::u64().map_err(|error| ApiError::internal(format!("The server cannot get random numbers: {error}.")))
     };
     let seed = common.seed.map_or_else(random, Ok)?;
-    let prompt_tokens = tokens.len();
-    let request = Request {
-        generation: 1,
-        sampling: common.sampling,
-        seed,
-        max_new_tokens: common.max_tokens.unwrap_or(default),
-        tokens,
-    };
+    let prompt_tokens = prompts.iter().map(Vec::len).sum();
+    let max_new_tokens = common.max_tokens.unwrap_or(default);
+    let request = |tokens| Request { generation: 1, sampling: common.sampling, seed, max_new_tokens, tokens };
+    let requests: Vec<Request> = prompts.into_iter().map(request).collect();
     let created = now();
     let id = random()?;
-    let Common { choices, log_probabilities, stop, stream, include_usage, return_token_ids, .. } = common;
+    shaping_fields::check(&common.penalties, &served.target)?;
+    let Common {
+        choices, log_probabilities, stop, stop_ids, penalties, stream, include_usage, return_token_ids, ..
+    } = common;
     let model = served.name.clone();
     let has_log_probabilities = log_probabilities.is_some();
     let answer = Answer {
@@ -143,7 +145,10 @@ async fn answer(
         has_log_probabilities,
         has_token_ids: return_token_ids,
     };
-    let params = GenerationParams { request, choices, log_probabilities, stop, calls };
+    let per_prompt = choices;
+    let choices = per_prompt * requests.len() as u32;
+    let params =
+        GenerationParams { requests, per_prompt, log_probabilities, stop, stop_ids, calls, penalties, grammar };
     let client = admitted.caller.address;
     let mut deltas = TokenStream::begin(shared, &served, admitted, params).await?;
     Ok(if stream {

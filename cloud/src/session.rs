@@ -6,13 +6,15 @@ use futures_util::{SinkExt, StreamExt};
 use outrider_codec::frame::{ErrorCode, Frame};
 use outrider_speculation::{
     judge::Judgement,
-    session::cloud::{Admission, CloudOutput, CloudSession, MAX_PATIENCE, OwnDrafts, TargetInfo},
+    session::cloud::{
+        Admission, CloudOutput, CloudSession, MAX_PATIENCE, OwnDrafts, Shaping, ShapingOptions, TargetInfo,
+    },
 };
 use tokio::{sync::watch, time};
 use tracing::{Instrument, Span};
 
 use crate::{
-    blocking::Habit,
+    blocking::{self, Habit},
     keys::Key,
     log_limits::client_event,
     metrics::SessionMeter,
@@ -64,12 +66,17 @@ const USUAL_FRAME: usize = 2048;
 /// Asynchronous work of a session; at most one at a time.
 type Work<'a> = Pin<Box<dyn Future<Output = Done> + Send + 'a>>;
 
+/// Maker of the changes of logits that edges ask for; its error is for the client.
+pub(crate) type Shaper = Arc<dyn Fn(&ShapingOptions) -> Result<Arc<dyn Shaping>, String> + Send + Sync>;
+
 /// Result of a session's work.
 enum Done {
     /// A pass of the target.
     Judged(Result<Judgement, TargetError>),
     /// Drafts of the server's own, by a model that can be asked again unless it failed.
     Drafted(Option<Drafter>, Vec<u32>),
+    /// A change of logits, or the reason why there is none.
+    Shaped(Result<Arc<dyn Shaping>, String>),
 }
 
 /// Drafts with the server's own draft model. Returns the model unless it failed or has no free slot.
@@ -85,7 +92,7 @@ async fn draft(drafter: Option<Drafter>, slot: &TargetSlot, wanted: OwnDrafts) -
 }
 
 /// Parts of a server that all its sessions share.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Host {
     /// Name of the model for log lines.
     pub model: String,
@@ -97,6 +104,8 @@ pub struct Host {
     pub target: TargetInfo,
     /// Time limits and permissions of each session.
     pub limits: Limits,
+    /// Maker of changes of logits; `None` refuses them.
+    pub(crate) shaper: Option<Shaper>,
     /// Key of the client, whose limits a new session counts towards.
     pub(crate) key: Option<Arc<Key>>,
     /// Becomes true when the server stops.
@@ -156,9 +165,9 @@ impl Host {
             return wire.refuse(ErrorCode::ServerFull, FULL, limits.write).await;
         };
         entry.bill(bill);
-        let Self { model, target, stopping, .. } = self;
+        let Self { model, target, shaper, stopping, .. } = self;
         let span = span(&slot, &model, peer);
-        run(entry, slot, target, limits, wire.with_first(first), stopping).instrument(span).await;
+        run(entry, slot, target, shaper, limits, wire.with_first(first), stopping).instrument(span).await;
     }
 
     /// Takes a slot of the target for a client. If none is free, a detached session is asked to give way.
@@ -178,6 +187,9 @@ impl Host {
 pub(crate) const STOPPING: &str = "The server is stopping; reconnect.";
 const SILENT: &str = "The session was silent for too long.";
 const FULL: &str = "The server is full; try again in a minute.";
+/// Refusal of a target whose logits cannot be changed.
+pub(crate) const NO_SHAPING: &str = "response_format, tool_choice, penalties, logit_bias and min_p are not supported by \
+    this server: its target runs on a GPU or in another engine.";
 const TAKEN_OVER: &str = "Another connection has taken over the session.";
 pub(crate) const EXPIRED: &str = "The session has reached its maximum age; start a new one.";
 
@@ -188,6 +200,7 @@ pub async fn run(
     mut entry: Entry,
     slot: TargetSlot,
     target: TargetInfo,
+    shaper: Option<Shaper>,
     limits: Limits,
     wire: Wire,
     mut stopping: watch::Receiver<bool>,
@@ -246,6 +259,14 @@ pub async fn run(
                     work = Some(Box::pin(async { Done::Judged(judged.await) }));
                 }
                 Some(CloudOutput::Offer(offer)) => slot.offer(&offer),
+                Some(CloudOutput::Shape(options)) => {
+                    let shaper = shaper.clone().filter(|_| slot.gives_rows());
+                    let client = entry.address();
+                    work = Some(Box::pin(async move {
+                        let Some(shaper) = shaper else { return Done::Shaped(Err(NO_SHAPING.to_owned())) };
+                        Done::Shaped(blocking::run(client, || shaper(&options)).await)
+                    }));
+                }
                 Some(CloudOutput::Draft(wanted)) => {
                     let drafted = draft(drafter.take(), &slot, wanted);
                     work = Some(Box::pin(async {
@@ -303,6 +324,7 @@ pub async fn run(
                         (drafts_itself, drafter) = (again.is_some(), again);
                         session.handle_drafts(ids);
                     }
+                    Done::Shaped(made) => session.handle_shaping(made),
                     Done::Judged(Ok(judgement)) => {
                         session.pass_took(asked.elapsed());
                         // This may decode the next round, if its draft has already arrived.

@@ -95,7 +95,7 @@ async fn parked_sessions_come_back_on_a_device() {
     let slots: Vec<_> = (0..3).map(|_| engine.slot().unwrap()).collect();
     let pass = |keep, tokens: &[u32], rows| {
         let forward = Forward::new(keep, tokens.to_vec(), rows);
-        Pass { forward, round: Arc::new(Round::alone(at(1.0), 1, keep + tokens.len())), left: 1 }
+        Pass { forward, round: Arc::new(Round::alone(at(1.0), 1, keep + tokens.len())), left: 1, shaping: None }
     };
     let text: Vec<u32> = (0..60).map(|index| index * 41 % 4000).collect();
     for slot in &slots {

@@ -372,7 +372,7 @@ impl Pair {
                 assert!(wanted.count > 0 && self.pass.is_none() && self.expected.starts_with(&wanted.text));
                 assert_eq!(self.own.replace(wanted), None, "two drafts at a time");
             }
-            Some(CloudOutput::Offer(_)) => panic!("the draws are shared"),
+            Some(CloudOutput::Offer(_) | CloudOutput::Shape(_)) => panic!("the draws are shared"),
             Some(CloudOutput::Close) => assert!(self.lied, "the cloud closed"),
         }
         true

@@ -318,7 +318,7 @@ impl Driver {
                     self.begin(pass);
                     return frames;
                 }
-                Some(CloudOutput::Hold(_) | CloudOutput::Draft(_) | CloudOutput::Offer(_)) => {
+                Some(CloudOutput::Hold(_) | CloudOutput::Draft(_) | CloudOutput::Offer(_) | CloudOutput::Shape(_)) => {
                     panic!("nothing is guessed")
                 }
                 Some(CloudOutput::Close) => panic!("it closed"),

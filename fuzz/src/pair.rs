@@ -363,7 +363,9 @@ impl Pair {
             None => return false,
             Some(CloudOutput::Send(bytes)) => self.queues[1].push_back(bytes),
             Some(CloudOutput::Verify(pass)) => assert_eq!(self.pass.replace(pass), None, "two passes at a time"),
-            Some(CloudOutput::Hold(_) | CloudOutput::Draft(_) | CloudOutput::Offer(_)) => panic!("nothing is guessed"),
+            Some(CloudOutput::Hold(_) | CloudOutput::Draft(_) | CloudOutput::Offer(_) | CloudOutput::Shape(_)) => {
+                panic!("nothing is guessed")
+            }
             Some(CloudOutput::Close) => assert!(self.lied, "the cloud closed"),
         }
         true

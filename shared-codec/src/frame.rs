@@ -10,6 +10,7 @@ mod guesses;
 mod handshake;
 mod limits;
 mod request;
+mod shape;
 mod target;
 mod tokens;
 mod verdict;
@@ -27,6 +28,7 @@ pub use self::{
     handshake::{Hello, PROTOCOL_VERSION, Resume, Ticket, Welcome},
     limits::Limits,
     request::{Prompt, Request, SamplingParameters},
+    shape::{MAX_OPTIONS, Shape},
     target::{Distribution, Evidence, TargetDist},
     tokens::{Finish, Tokens},
     verdict::{Next, Verdict},
@@ -41,6 +43,7 @@ const CANCEL: u8 = 0x05;
 const RESAMPLE: u8 = 0x06;
 const RESUME: u8 = 0x08;
 const GUESSES: u8 = 0x09;
+const SHAPE: u8 = 0x0a;
 const BYE: u8 = 0x0f;
 const WELCOME: u8 = 0x81;
 const VERDICT: u8 = 0x84;
@@ -58,6 +61,8 @@ pub enum Frame {
     Resume(Resume),
     /// Cloud → edge, the answer to [`Frame::Hello`] and [`Frame::Resume`].
     Welcome(Welcome),
+    /// Edge → cloud: changes the target's logits in the generation that starts next.
+    Shape(Shape),
     /// Edge → cloud: starts a generation that the edge drafts for.
     Prompt(Prompt),
     /// Edge → cloud: starts a generation that the cloud writes; the edge may send [`Frame::Guesses`] at it.
@@ -107,6 +112,7 @@ impl Frame {
             HELLO => Frame::Hello(Hello::decode(input)?),
             RESUME => Frame::Resume(Resume::decode(input)?),
             WELCOME => Frame::Welcome(Welcome::decode(input)?),
+            SHAPE => Frame::Shape(Shape::decode(input)?),
             PROMPT => Frame::Prompt(Prompt::decode(input)?),
             GENERATE => Frame::Generate(Request::decode(input)?),
             kind if Draft::has_kind(kind) => Frame::Draft(Draft::decode(kind, input)?),
@@ -133,6 +139,7 @@ impl Frame {
             Frame::Hello(hello) => hello.encode(out),
             Frame::Resume(resume) => resume.encode(out),
             Frame::Welcome(welcome) => welcome.encode(out),
+            Frame::Shape(shape) => shape.encode(out),
             Frame::Prompt(prompt) => prompt.encode(out),
             Frame::Generate(request) => request.encode(out),
             Frame::Draft(draft) => draft.encode(out),
@@ -163,6 +170,7 @@ impl Frame {
             Frame::Hello(_) => (HELLO, "Hello"),
             Frame::Resume(_) => (RESUME, "Resume"),
             Frame::Welcome(_) => (WELCOME, "Welcome"),
+            Frame::Shape(_) => (SHAPE, "Shape"),
             Frame::Prompt(_) => (PROMPT, "Prompt"),
             Frame::Generate(_) => (GENERATE, "Generate"),
             Frame::Guesses(_) => (GUESSES, "Guesses"),

@@ -422,6 +422,7 @@ impl Cuts {
                 // Time passes between any two steps.
                 Some(CloudOutput::Hold(_)) => hosted.is_held = true,
                 Some(CloudOutput::Draft(_) | CloudOutput::Offer(_)) => panic!("the cloud has no draft model here"),
+                Some(CloudOutput::Shape(_)) => panic!("no logits are changed here"),
                 Some(CloudOutput::Close) => panic!("the cloud closed"),
             }
         }

@@ -319,6 +319,7 @@ impl InProcess {
                     self.own_drafted = Some((self.now + time, drafts));
                 }
                 CloudOutput::Offer(_) => panic!("the draws are shared here"),
+                CloudOutput::Shape(_) => panic!("no logits are changed here"),
                 CloudOutput::Close => panic!("the cloud closed"),
             }
         }
@@ -348,7 +349,7 @@ fn drafts(model: &mut CachedToy, wanted: &OwnDrafts) -> Vec<u32> {
     for _ in 0..wanted.count {
         let forward = Forward::new(0, text.clone(), 1);
         let round = Arc::new(Round::ahead(wanted.sampling, wanted.seed, text.len(), Vec::new()));
-        match model.judge(&Pass { forward, round, left: 1 }).next {
+        match model.judge(&Pass { forward, round, left: 1, shaping: None }).next {
             NextToken::Token(token) => text.push(token),
             other => panic!("{other:?}"),
         }

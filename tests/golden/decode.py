@@ -334,6 +334,12 @@ def read_frame(data: bytes) -> dict[str, Any]:
         frame["payload"] = reader.rest().hex() if frame["count"] else ""
     elif kind == 0x05:
         frame = {"frame": "Cancel", "generation": reader.varint(1)}
+    elif kind == 0x0A:
+        frame = {"frame": "Shape", "generation": reader.varint(1), "answered": reader.varint()}
+        try:
+            frame["options"] = reader.take(reader.varint(0, 65536)).decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise Refused("not UTF-8") from error
     elif kind == 0x06:
         frame = {"frame": "Resample", "generation": reader.varint(1), "round": reader.varint()}
     elif kind == 0x84:

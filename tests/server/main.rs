@@ -13,5 +13,6 @@ mod openai;
 mod operators;
 mod padded;
 mod resume_sockets;
+mod shaping;
 mod socket_exactness;
 mod tools;

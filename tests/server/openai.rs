@@ -390,7 +390,7 @@ async fn what_cannot_be_done_is_refused_in_the_apis_shape() {
     for (path, body, status, code, part) in [
         (COMPLETIONS, json!({ "prompt": "a", "model": "gpt" }), 404, json!("model_not_found"), "\"pair\""),
         (COMPLETIONS, json!({ "prompt": "a", "best_of": 2 }), 400, json!("unsupported_parameter"), "best_of"),
-        (COMPLETIONS, json!({ "prompt": "a", "min_p": 0.5 }), 400, json!("unsupported_parameter"), "min_p"),
+        (COMPLETIONS, json!({ "prompt": "a", "min_p": 1.5 }), 400, Value::Null, "from 0 up to 1"),
         (COMPLETIONS, json!({ "prompt": "a", "temperature": 3 }), 400, Value::Null, "from 0 up to 2"),
         (COMPLETIONS, json!({ "prompt": vec![0; 512] }), 400, json!("context_length_exceeded"), "512"),
         (COMPLETIONS, json!({ "prompt": [4096] }), 400, Value::Null, "outside the vocabulary of 4096"),

@@ -16,6 +16,7 @@ use outrider_cloud::{
     sampling::SamplingDefaults,
     session::Limits,
     sessions::Sessions,
+    shaping::grammar::Grammars,
     target::{Target, engine::Engine},
 };
 use outrider_codec::frame::{ErrorCode, Frame, Hello, Welcome};
@@ -209,6 +210,7 @@ pub fn served(name: &str, engine: Target, target: TargetInfo, options: &Options)
         tokenizer: Arc::new(pair.tokenizer().unwrap()),
         chat_json: PairFile::chat(&template),
         template: Arc::new(template),
+        grammars: Grammars::default(),
         sampling: options.sampling,
         draft: PairFile::weights(pair.draft_file().unwrap().into_owned()),
         tokenizer_json: tokenizer_json(&pair),

@@ -171,6 +171,7 @@ impl Edge {
         let stall = Duration::try_from_secs_f64(stall_ms / 1e3).unwrap_or(Duration::MAX);
         connection.set_retry(Retry { attempts, stall, ..Retry::default() });
         connection.set_offline_tokens(offline_tokens);
+        connection.set_shaping(request.shaping.clone(), committed.len());
         connection.set_passages(self.shared.passages.borrow().clone());
         let (stop, stopped) = oneshot::channel();
         *self.stop.borrow_mut() = Some(stop);

@@ -36,6 +36,9 @@ pub struct GenerateRequest {
     /// Strings that end the text.
     #[serde(default)]
     stop: Vec<String>,
+    /// Options that change the target's logits, as JSON in the terms of OpenAI's API.
+    #[serde(default)]
+    pub shaping: Option<String>,
     /// True to report both models' probabilities for each token.
     #[serde(default)]
     pub evidence: bool,

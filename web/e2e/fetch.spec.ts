@@ -13,7 +13,7 @@ test('it refuses what the API refuses, with the same status, parameter and code'
   for (const [path, body] of [
     ...['/v1/nothing', '/v1/embeddings', '/v1/completions/'].map((path) => [path, {}] as const),
     ...['', '[]', '{"prompt":'].map((body) => ['/v1/completions', body] as const),
-    ...[{}, { prompt: ['a', 'b'] }, { prompt: [] }, { prompt: 5 }].map((body) => ['/v1/completions', body] as const),
+    ...[{}, { prompt: ['a', 5] }, { prompt: [] }, { prompt: 5 }].map((body) => ['/v1/completions', body] as const),
     ...[
       ...[{ temperature: 2.5 }, { top_p: 1.5 }, { top_k: -2 }, { seed: 1.5 }, { max_tokens: 0 }, { max_tokens: 2.5 }],
       ...[{ n: 0 }, { n: 17 }, { n: 'two' }, { stop: '' }, { stop: [1] }, { stream: 'yes' }, { model: 5 }],
@@ -30,7 +30,7 @@ test('it refuses what the API refuses, with the same status, parameter and code'
         { tool_choice: 'required' },
       ],
       ...[{ logprobs: 1 }, { top_logprobs: 1 }, { logprobs: true, top_logprobs: 21 }, { reasoning_effort: 'low' }],
-      ...[{ response_format: { type: 'json_object' } }, { chat_template_kwargs: { messages: [] } }],
+      ...[{ response_format: { type: 'xml' } }, { chat_template_kwargs: { messages: [] } }],
       ...[{ enable_thinking: 1 }, { chat_template_kwargs: 5 }, { max_completion_tokens: 0 }, { functions: [{}] }],
     ].map((more) => ['/v1/chat/completions', { ...user('Hello'), ...more }] as const),
     ['/v1/chat/completions', user('long '.repeat(2000))],

@@ -27,6 +27,7 @@ use crate::{
     },
     keys::{Key, Right},
     log_limits::client_event,
+    openai,
     session::Host,
     wire::Wire,
 };
@@ -114,7 +115,7 @@ async fn converse(socket: WebSocket, shared: &Shared, model: &Served, caller: Ca
     let rate = shared.state.caps.frames_per_second;
     let payer = key.clone();
     let wire = wire(socket, |messages| paid(paced(messages, rate), payer));
-    let host = Host { key, ..shared.host(model, shared.limits(&caller)) };
+    let host = Host { key, shaper: Some(openai::shaper(model)), ..shared.host(model, shared.limits(&caller)) };
     host.converse(wire, address, waiting).await;
 }
 

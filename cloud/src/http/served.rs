@@ -6,7 +6,7 @@ use outrider_models::{ChatTemplate, Tokenizer};
 use outrider_speculation::session::cloud::TargetInfo;
 
 use super::pair_file::PairFile;
-use crate::{sampling::SamplingDefaults, target::Target};
+use crate::{sampling::SamplingDefaults, shaping::grammar::Grammars, target::Target};
 
 /// A model that the server serves: the target, and the files with which browsers draft for it.
 #[derive(Clone)]
@@ -25,6 +25,8 @@ pub struct Served {
     pub tokenizer: Arc<Tokenizer>,
     /// Chat template, which turns a conversation into a prompt.
     pub template: Arc<ChatTemplate>,
+    /// Grammars of answers.
+    pub grammars: Grammars,
     /// Sampling parameters for requests that give none.
     pub sampling: SamplingDefaults,
     /// Draft model for browsers.

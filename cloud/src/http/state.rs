@@ -118,7 +118,7 @@ impl Shared {
     pub(crate) fn host(&self, model: &Served, limits: Limits) -> Host {
         let (name, engine, target) = (model.name.clone(), model.engine.clone(), model.target.clone());
         let (sessions, stopping) = (self.state.sessions.clone(), self.state.stopping.clone());
-        Host { model: name, engine, sessions, target, limits, key: None, stopping }
+        Host { model: name, engine, sessions, target, limits, shaper: None, key: None, stopping }
     }
 
     /// Time limits and permissions of a session of this client.

@@ -12,12 +12,14 @@ use tokio::time;
 use super::{
     fields::{Fields, check_size},
     request::{Chat, Common, Completion, PromptInput},
+    shaping_fields::grammar,
 };
 use crate::{
     blocking,
     http::{ApiError, Caller, Served, Shared, sentence},
     keys::Key,
     sessions::Entry,
+    shaping::grammar::{Form, Grammar},
 };
 
 /// Ratio of the time limit for a whole body to that for a pause in it.
@@ -49,23 +51,27 @@ impl FromRequest<Arc<Shared>> for AdmittedRequest {
 pub(super) struct Prompt {
     /// Model that the request asks for.
     pub(super) served: Arc<Served>,
-    /// Token ids of the prompt.
-    pub(super) tokens: Vec<u32>,
+    /// Token ids of each prompt, at least one.
+    pub(super) prompts: Vec<Vec<u32>>,
     pub(super) common: Common,
     /// Reader of tool calls in the generated text, if there are tools.
     pub(super) calls: Option<CallReader>,
+    /// Grammar of the generated text, if it is to have a form.
+    pub(super) grammar: Option<Grammar>,
 }
 
 impl AdmittedRequest {
     /// Reads a request for `/v1/completions`.
     pub(super) async fn completion(&self, shared: &Shared) -> Result<Prompt, ApiError> {
         self.read(shared, |fields, served, context| {
-            let Completion { prompt, common } = Completion::read(fields, &served.sampling)?;
-            let tokens = match prompt {
-                PromptInput::Tokens(tokens) => tokens,
-                PromptInput::Text(text) => encode(served, context, &text)?,
-            };
-            Ok(Prompt { served: Arc::clone(served), tokens, common, calls: None })
+            let Completion { prompts, common } = Completion::read(fields, &served.sampling)?;
+            let prompts = prompts.into_iter().map(|prompt| match prompt {
+                PromptInput::Tokens(tokens) => Ok(tokens),
+                PromptInput::Text(text) => encode(served, context, &text),
+            });
+            let prompts = prompts.collect::<Result<_, ApiError>>()?;
+            let grammar = grammar(served, common.form.as_ref())?;
+            Ok(Prompt { served: Arc::clone(served), prompts, common, calls: None, grammar })
         })
         .await
     }
@@ -73,8 +79,9 @@ impl AdmittedRequest {
     /// Reads a request for `/v1/chat/completions`.
     pub(super) async fn chat(&self, shared: &Shared) -> Result<Prompt, ApiError> {
         self.read(shared, |fields, served, context| {
-            let Chat { conversation, common } = Chat::read(fields, &served.sampling)?;
+            let Chat { conversation, forced, common } = Chat::read(fields, &served.sampling)?;
             let calls = (!conversation.tools.is_empty()).then(|| served.template.call_reader(&conversation.tools));
+            let call = calls.as_ref().filter(|_| !forced.is_empty()).map(|calls| Form::call(forced, calls));
             // A message has at least one token, and a token has a bounded number of bytes.
             let messages = &conversation.messages;
             if messages.len() > context {
@@ -90,7 +97,8 @@ impl AdmittedRequest {
                     let param = if matches!(error, ChatError::Tools) { "tools" } else { "messages" };
                     ApiError::invalid(sentence(&error)).param(param)
                 })?;
-            Ok(Prompt { served: Arc::clone(served), tokens, common, calls })
+            let grammar = grammar(served, call.as_ref().or(common.form.as_ref()))?;
+            Ok(Prompt { served: Arc::clone(served), prompts: vec![tokens], common, calls, grammar })
         })
         .await
     }

@@ -11,18 +11,40 @@ use crate::http::{ApiError, sentence};
 /// Longest name of a tool, in characters; OpenAI's limit.
 const LONGEST_NAME: usize = 64;
 
-/// Reads the messages and tools of a request.
-pub(super) fn read(fields: &mut Fields) -> Result<Conversation, ApiError> {
+/// Reads the messages and tools of a request, and the tools of which the answer has to call one; none if it need not.
+pub(super) fn read(fields: &mut Fields) -> Result<(Conversation, Vec<Tool>), ApiError> {
     let messages = messages(fields.take("messages"))?;
-    let mut tools = tools(fields.take("tools"))?;
-    if fields.map.get("tool_choice") == Some(&json!("none")) {
-        tools.clear();
-    }
-    // Other values force a call or limit the number of calls, which needs grammar-constrained decoding.
-    fields.neutral("tool_choice", &[json!("auto"), json!("none")])?;
+    let (tools, forced) = tools_and_forced(fields)?;
+    // A forced call is one; without a grammar there may be several.
     let one_or_more = [json!(true), json!(false)];
-    fields.neutral("parallel_tool_calls", if tools.is_empty() { &one_or_more } else { &one_or_more[..1] })?;
-    Ok(Conversation { messages, tools, variables: variables(fields)? })
+    let may_be_one = tools.is_empty() || !forced.is_empty();
+    fields.neutral("parallel_tool_calls", if may_be_one { &one_or_more } else { &one_or_more[..1] })?;
+    Ok((Conversation { messages, tools, variables: variables(fields)? }, forced))
+}
+
+/// Reads the tools of which an answer has to call one.
+pub(super) fn forced(fields: &mut Fields) -> Result<Vec<Tool>, ApiError> {
+    tools_and_forced(fields).map(|(_, forced)| forced)
+}
+
+/// Reads the tools, and those of which the answer has to call one.
+fn tools_and_forced(fields: &mut Fields) -> Result<(Vec<Tool>, Vec<Tool>), ApiError> {
+    let tools = tools(fields.take("tools"))?;
+    let choice = fields.take("tool_choice").unwrap_or_else(|| json!("auto"));
+    let forced = match choice.as_str() {
+        Some("auto") => Vec::new(),
+        Some("none") => return Ok(Default::default()),
+        Some("required") => tools.clone(),
+        _ => {
+            let name = choice.get("function").and_then(|function| function.get("name"));
+            let is_named = |tool: &&Tool| name.is_some() && tool.get("function").and_then(|f| f.get("name")) == name;
+            tools.iter().find(is_named).cloned().into_iter().collect()
+        }
+    };
+    if forced.is_empty() && choice != "auto" {
+        return Err(wrong("tool_choice", "auto, none, required, or a function of tools by its name"));
+    }
+    Ok((tools, forced))
 }
 
 /// Reads `chat_template_kwargs`, and `enable_thinking`, which other servers take beside it.
@@ -162,7 +184,7 @@ fn tool(value: Value, names: &mut BTreeSet<String>) -> Result<Tool, ApiError> {
     match function.shift_remove("strict") {
         None | Some(Value::Null | Value::Bool(false)) => Ok(tool),
         Some(_) => {
-            let text = "tools: strict must be false or absent: this server does not constrain the model's output.";
+            let text = "tools: strict must be false or absent: only calls that tool_choice forces follow their schema.";
             Err(refuse(text).code("unsupported_parameter"))
         }
     }
@@ -173,6 +195,10 @@ mod tests {
     use super::*;
 
     fn parse(request: Value) -> Result<Conversation, Value> {
+        parse_forced(request).map(|(conversation, _)| conversation)
+    }
+
+    fn parse_forced(request: Value) -> Result<(Conversation, Vec<Tool>), Value> {
         let mut fields = Fields::parse(request.to_string().as_bytes()).unwrap();
         let read = read(&mut fields).and_then(|read| fields.finish().map(|()| read));
         read.map_err(|error| error.body()["error"].clone())
@@ -184,6 +210,23 @@ mod tests {
 
     fn call(arguments: &str) -> Value {
         json!({ "function": { "arguments": arguments, "name": "weather" }, "id": "1", "type": "function", "index": 0 })
+    }
+
+    #[test]
+    fn a_call_can_be_forced() {
+        let other = json!({ "type": "function", "function": { "name": "other" } });
+        let forced = |choice: Value| {
+            let tools = [weather(), other.clone()];
+            let messages = json!([{ "role": "user", "content": "a" }]);
+            let (conversation, forced) = parse_forced(
+                json!({ "messages": messages, "tools": tools, "tool_choice": choice, "parallel_tool_calls": false }),
+            )
+            .unwrap();
+            assert_eq!(conversation.tools.len(), 2, "the template shows all");
+            forced.iter().map(|tool| tool.get("function").unwrap()["name"].clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(forced(json!("required")), ["weather", "other"]);
+        assert_eq!(forced(json!({ "type": "function", "function": { "name": "other" } })), ["other"]);
     }
 
     #[test]
@@ -318,7 +361,8 @@ mod tests {
             (tool(json!({ "name": "f".repeat(65) })), "tools"),
             (tool(json!({ "name": "f", "description": 1 })), "tools"),
             (tool(json!({ "name": "f", "parameters": [] })), "tools"),
-            (json!({ "tools": [weather()], "tool_choice": "required" }), "tool_choice"),
+            (json!({ "tools": [], "tool_choice": "required" }), "tool_choice"),
+            (json!({ "tools": [weather()], "tool_choice": "sometimes" }), "tool_choice"),
             (json!({ "tool_choice": { "type": "function", "function": { "name": "weather" } } }), "tool_choice"),
             (json!({ "tools": [weather()], "parallel_tool_calls": false }), "parallel_tool_calls"),
         ] {

@@ -1,14 +1,19 @@
 //! Parameters of requests, read by name. A parameter that remains unread is refused.
 
 use outrider_codec::frame::SamplingParameters;
-use outrider_models::Conversation;
+use outrider_models::{Conversation, Tool};
 use serde_json::{Value, json};
 
 use super::{
     conversation,
     fields::{Fields, number_of, read_integer, wrong},
+    shaping_fields::ShapingFields,
 };
-use crate::{http::ApiError, sampling::SamplingDefaults};
+use crate::{
+    http::ApiError,
+    sampling::SamplingDefaults,
+    shaping::{Penalties, grammar::Form},
+};
 
 /// Limit on the number of stop sequences; OpenAI's limit.
 const MOST_STOPS: usize = 4;
@@ -16,6 +21,8 @@ const MOST_STOPS: usize = 4;
 const LONGEST_STOP: usize = 256;
 /// Limit on the number of choices of a request.
 const MOST_CHOICES: u64 = 16;
+/// Limit on the number of prompts of a request.
+const MOST_PROMPTS: usize = 128;
 /// Limit on the most likely tokens that are listed at each position; OpenAI's limit.
 const MOST_LIKELIEST: u64 = 5;
 const MOST_LIKELIEST_OF_CHATS: u64 = 20;
@@ -26,7 +33,7 @@ const WITHOUT_EFFECT: [&str; 7] =
 /// Parameters of a request for `/v1/completions`.
 #[derive(Debug, PartialEq)]
 pub(super) struct Completion {
-    pub(super) prompt: PromptInput,
+    pub(super) prompts: Vec<PromptInput>,
     pub(super) common: Common,
 }
 
@@ -34,6 +41,8 @@ pub(super) struct Completion {
 #[derive(Debug, PartialEq)]
 pub(super) struct Chat {
     pub(super) conversation: Conversation,
+    /// Tools of which the answer has to call one; none if it need not.
+    pub(super) forced: Vec<Tool>,
     pub(super) common: Common,
 }
 
@@ -58,6 +67,11 @@ pub(super) struct Common {
     /// Number of choices to generate.
     pub(super) choices: u32,
     pub(super) stop: Vec<String>,
+    /// Tokens that end the text like the target's own, a parameter of vLLM's.
+    pub(super) stop_ids: Vec<u32>,
+    pub(super) penalties: Penalties,
+    /// Form of the text; `None` for any.
+    pub(super) form: Option<Form>,
     pub(super) stream: bool,
     pub(super) include_usage: bool,
     /// True if the response has the ids of its tokens, a field of vLLM's.
@@ -67,7 +81,7 @@ pub(super) struct Common {
 impl Completion {
     /// Reads the fields that are left when the model is known; `defaults` are its own.
     pub(super) fn read(mut fields: Fields, defaults: &SamplingDefaults) -> Result<Self, ApiError> {
-        let prompt = prompt(fields.take("prompt"))?;
+        let prompts = prompts(fields.take("prompt"))?;
         for (name, neutral) in [("best_of", json!(1)), ("echo", json!(false)), ("suffix", json!(""))] {
             fields.neutral(name, &[neutral])?;
         }
@@ -77,17 +91,15 @@ impl Completion {
             None | Some(Value::Bool(false)) => None,
             Some(count) => Some(read_integer("logprobs", &count, 0..=MOST_LIKELIEST)?),
         };
-        Ok(Self { prompt, common: Common::read(fields, defaults, max_tokens, likeliest)? })
+        Ok(Self { prompts, common: Common::read(fields, defaults, max_tokens, likeliest)? })
     }
 }
 
 impl Chat {
     /// Reads the fields that are left when the model is known; `defaults` are its own.
     pub(super) fn read(mut fields: Fields, defaults: &SamplingDefaults) -> Result<Self, ApiError> {
-        let conversation = conversation::read(&mut fields)?;
-        for (name, neutral) in
-            [("functions", json!([])), ("modalities", json!(["text"])), ("response_format", json!({ "type": "text" }))]
-        {
+        let (conversation, forced) = conversation::read(&mut fields)?;
+        for (name, neutral) in [("functions", json!([])), ("modalities", json!(["text"]))] {
             fields.neutral(name, &[neutral])?;
         }
         let older = fields.integer("max_tokens", 1..=u32::MAX.into())?;
@@ -98,7 +110,7 @@ impl Chat {
             return Err(ApiError::invalid("top_logprobs needs logprobs.").param("top_logprobs"));
         }
         let likeliest = wants.then(|| likeliest.unwrap_or(0));
-        Ok(Self { conversation, common: Common::read(fields, defaults, max_tokens, likeliest)? })
+        Ok(Self { conversation, forced, common: Common::read(fields, defaults, max_tokens, likeliest)? })
     }
 }
 
@@ -140,13 +152,16 @@ impl Common {
             Some(_) => return Err(wrong("stream_options", "an object")),
         };
         let return_token_ids = fields.truth("return_token_ids")?;
+        let ShapingFields { penalties, form } = ShapingFields::read(&mut fields)?;
+        let stop_ids = match fields.take("stop_token_ids") {
+            None => Vec::new(),
+            Some(Value::Array(ids)) => {
+                list_of_ids(&ids).ok_or_else(|| wrong("stop_token_ids", "a list of token ids"))?
+            }
+            Some(_) => return Err(wrong("stop_token_ids", "a list of token ids")),
+        };
         for (name, neutral) in [
-            ("presence_penalty", json!(0.0)),
-            ("frequency_penalty", json!(0.0)),
-            ("logit_bias", json!({})),
             // Parameters of other servers that clients send along.
-            ("min_p", json!(0.0)),
-            ("repetition_penalty", json!(1.0)),
             ("ignore_eos", json!(false)),
             ("skip_special_tokens", json!(true)),
         ] {
@@ -165,6 +180,9 @@ impl Common {
             log_probabilities,
             choices,
             stop,
+            stop_ids,
+            penalties,
+            form,
             stream,
             include_usage,
             return_token_ids,
@@ -181,25 +199,28 @@ fn top_k(fields: &mut Fields) -> Result<Option<u32>, ApiError> {
     Ok(fields.integer("top_k", 0..=u32::MAX.into())?.map(|k| k as u32))
 }
 
-fn prompt(value: Option<Value>) -> Result<PromptInput, ApiError> {
-    let expected = "a text, or a list of token ids; one prompt a request";
-    match value {
-        Some(Value::String(text)) => Ok(PromptInput::Text(text)),
-        Some(Value::Array(mut list)) => match &mut list[..] {
-            [Value::String(text)] => Ok(PromptInput::Text(std::mem::take(text))),
-            [Value::Array(ids)] => ids_of(ids),
-            [] => Err(wrong("prompt", expected)),
-            ids => ids_of(ids),
-        },
-        _ => Err(wrong("prompt", expected)),
-    }
+/// Reads a prompt or a list of them, each a text or a list of token ids.
+fn prompts(value: Option<Value>) -> Result<Vec<PromptInput>, ApiError> {
+    let expected = || {
+        let expected = format!("a text, a list of token ids, or a list of up to {MOST_PROMPTS} of either");
+        wrong("prompt", &expected)
+    };
+    let read = |value: Value| match value {
+        Value::String(text) => Some(PromptInput::Text(text)),
+        Value::Array(ids) => list_of_ids(&ids).filter(|ids| !ids.is_empty()).map(PromptInput::Tokens),
+        _ => None,
+    };
+    let list = match value.ok_or_else(expected)? {
+        Value::Array(list) if !list.iter().all(Value::is_number) => list,
+        one => vec![one],
+    };
+    let is_uniform = list.iter().all(Value::is_string) || list.iter().all(Value::is_array);
+    let prompts: Option<Vec<PromptInput>> = list.into_iter().map(read).collect();
+    prompts.filter(|prompts| is_uniform && (1..=MOST_PROMPTS).contains(&prompts.len())).ok_or_else(expected)
 }
 
-fn ids_of(list: &[Value]) -> Result<PromptInput, ApiError> {
-    let ids = list.iter().map(|id| id.as_u64().and_then(|id| u32::try_from(id).ok()));
-    let ids: Option<Vec<u32>> = ids.collect();
-    let ids = ids.filter(|ids| !ids.is_empty());
-    ids.map(PromptInput::Tokens).ok_or_else(|| wrong("prompt", "a text, or a list of token ids; one prompt a request"))
+fn list_of_ids(list: &[Value]) -> Option<Vec<u32>> {
+    list.iter().map(|id| id.as_u64().and_then(|id| u32::try_from(id).ok())).collect()
 }
 
 fn stops(value: Option<Value>) -> Result<Vec<String>, ApiError> {
@@ -247,12 +268,15 @@ mod tests {
         assert_eq!((choices, completion(json!({ "n": 3 })).unwrap().common.choices), (1, 3));
         assert_eq!((sampling.temperature, sampling.top_p, seed, max_tokens), (0.0, 0.5, Some(u64::MAX), Some(7)));
         assert!(stop == ["a", "b"] && stream && include_usage);
+        let text = |text: &str| PromptInput::Text(text.to_owned());
+        let tokens = || PromptInput::Tokens(vec![1, 2]);
         for (prompt, read) in [
-            (json!(["Once"]), PromptInput::Text("Once".to_owned())),
-            (json!([1, 2]), PromptInput::Tokens(vec![1, 2])),
-            (json!([[1, 2]]), PromptInput::Tokens(vec![1, 2])),
+            (json!(["Once"]), vec![text("Once")]),
+            (json!(["a", "b"]), vec![text("a"), text("b")]),
+            (json!([1, 2]), vec![tokens()]),
+            (json!([[1, 2], [1, 2]]), vec![tokens(), tokens()]),
         ] {
-            assert_eq!(completion(json!({ "prompt": prompt })).unwrap().prompt, read);
+            assert_eq!(completion(json!({ "prompt": prompt })).unwrap().prompts, read);
         }
     }
 
@@ -293,22 +317,28 @@ mod tests {
             ("logprobs", json!(true)),
             ("echo", json!(true)),
             ("suffix", json!("end")),
-            ("presence_penalty", json!(0.5)),
-            ("frequency_penalty", json!(-1)),
-            ("logit_bias", json!({ "5": 1 })),
-            ("min_p", json!(0.1)),
+            ("presence_penalty", json!(2.5)),
+            ("frequency_penalty", json!("high")),
+            ("logit_bias", json!({ "5": 101 })),
+            ("logit_bias", json!({ "a": 1 })),
+            ("min_p", json!(1.1)),
+            ("stop_token_ids", json!([-1])),
+            ("response_format", json!({ "type": "json_schema" })),
             ("temperature", json!(2.5)),
             ("temperature", json!("hot")),
             ("top_p", json!(-0.1)),
             ("top_k", json!(-2)),
-            ("repetition_penalty", json!(1.1)),
+            ("repetition_penalty", json!(0)),
             ("max_tokens", json!(0)),
             ("max_tokens", json!(2.5)),
             ("seed", json!(1.5)),
             ("stop", json!(["a", "b", "c", "d", "e"])),
             ("stop", json!("")),
             ("stream", json!("yes")),
-            ("prompt", json!(["a", "b"])),
+            ("prompt", json!(["a", 5])),
+            ("prompt", json!(["a", [5]])),
+            ("prompt", json!([[]])),
+            ("prompt", json!(vec!["a"; 129])),
             ("prompt", json!([])),
             ("prompt", json!([-1])),
             ("prompt", Value::Null),

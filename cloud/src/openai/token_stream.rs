@@ -21,7 +21,7 @@ use std::{
 
 use outrider_codec::frame::{ErrorCode, ErrorFrame, Finish, Request, Tokens};
 use outrider_models::{CallReader, Piece, StopStrings, TextStream, TokenTexts, Tokenizer};
-use outrider_speculation::session::cloud::TargetInfo;
+use outrider_speculation::session::cloud::{Shaping, TargetInfo};
 use tokio::{
     sync::{
         mpsc::{self, UnboundedReceiver, unbounded_channel},
@@ -37,8 +37,9 @@ use crate::{
     address_limits::AddressPermit,
     http::{ApiError, Served, Shared},
     keys::Key,
-    session::{self, EXPIRED, Limits, STOPPING, in_process::InProcessSession},
+    session::{self, EXPIRED, Limits, NO_SHAPING, STOPPING, in_process::InProcessSession},
     sessions::Entry,
+    shaping::{AnswerShaping, Penalties, grammar::Grammar},
     target::{
         TargetSlot,
         engine::{LogprobSink, TokenProbability},
@@ -51,16 +52,44 @@ const WAITING_DELTAS: usize = 4;
 
 /// Generation parameters of a request.
 pub(super) struct GenerationParams {
-    /// Request of the first choice; the others have the seeds that follow.
-    pub(super) request: Request,
-    /// Number of choices, at least one.
-    pub(super) choices: u32,
+    /// Request of the first choice of each prompt; its others have the seeds that follow.
+    pub(super) requests: Vec<Request>,
+    /// Number of choices of each prompt, at least one.
+    pub(super) per_prompt: u32,
     /// Number of most likely tokens listed at each position; `None` without log-probabilities.
     pub(super) log_probabilities: Option<usize>,
     /// Stop strings, which end a choice. A special token, which has no text, ends it if a stop string spells it.
     pub(super) stop: Vec<String>,
+    /// Tokens that end a choice like the target's own.
+    pub(super) stop_ids: Vec<u32>,
     /// Reader of tool calls in the text, if there are tools to call.
     pub(super) calls: Option<CallReader>,
+    pub(super) penalties: Penalties,
+    /// Grammar of each choice, at its beginning.
+    pub(super) grammar: Option<Grammar>,
+}
+
+impl GenerationParams {
+    /// Number of choices of all prompts.
+    fn choices(&self) -> u32 {
+        self.per_prompt * self.requests.len() as u32
+    }
+
+    /// Request of a choice.
+    fn request(&self, choice: u32) -> Request {
+        let request = &self.requests[(choice / self.per_prompt) as usize];
+        Request { seed: request.seed.wrapping_add((choice % self.per_prompt).into()), ..request.clone() }
+    }
+
+    /// Change of the target's logits for a choice of a request, if there is any.
+    fn shaping(&self, request: &Request) -> Option<Arc<dyn Shaping>> {
+        if self.penalties == Penalties::default() && self.grammar.is_none() {
+            return None;
+        }
+        let Request { sampling, tokens, .. } = request;
+        let grammar = self.grammar.as_ref().map(Grammar::copy);
+        Some(Arc::new(AnswerShaping::new(self.penalties.clone(), sampling.temperature, tokens.len(), grammar)))
+    }
 }
 
 /// Addition of one token to a choice.
@@ -114,16 +143,20 @@ impl TokenStream {
     ) -> Result<Self, ApiError> {
         let AdmittedRequest { caller, entry, key, .. } = admitted;
         let (state, client) = (&shared.state, caller.address);
-        let choices = params.choices;
+        let choices = params.choices();
         let slot = shared.slot(served, client).await?;
         if let Some(key) = &key {
-            key.used(params.request.tokens.len() as u64, 0);
+            key.used(params.requests.iter().map(|request| request.tokens.len() as u64).sum(), 0);
         }
         let first = slot.id();
         let mut seats = vec![(slot, Some(entry), None)];
         while seats.len() < choices as usize {
             let Some((permit, slot)) = shared.slot_for_choice(served, client) else { break };
             seats.push((slot.copying(first), None, Some(permit)));
+        }
+        let changes_logits = params.grammar.is_some() || params.penalties != Penalties::default();
+        if changes_logits && !seats[0].0.gives_rows() {
+            return Err(no_shaping());
         }
         let (sender, deltas) = mpsc::channel(WAITING_DELTAS * seats.len());
         let (params, next) = (Arc::new(params), Arc::new(AtomicU32::new(0)));
@@ -213,34 +246,34 @@ impl Lane {
     async fn run(mut self) {
         let expiry = Instant::now() + self.limits.lifetime;
         let mut session = InProcessSession::new(&self.slot, self.target.clone(), self.client);
-        let GenerationParams { request, choices, stop, calls, .. } = &*self.params;
-        let texts =
-            TokenTexts::new(StopStrings::new(stop.clone()), TextStream::after(&self.tokenizer, &request.tokens));
+        let GenerationParams { stop, calls, .. } = &*self.params;
         let has_no_text = |id: &u32| TextStream::new().text_of(&self.tokenizer, *id).is_empty();
-        let special = stop.iter().filter_map(|stop| self.tokenizer.token_id(stop).filter(has_no_text)).collect();
-        let calls = calls.clone();
-        let empty = Text {
-            texts,
-            stop_ids: special,
-            calls,
-            has_called: false,
-            length: 0,
-            logprobs: Vec::new(),
-            ids: Vec::new(),
-        };
+        let special = stop.iter().filter_map(|stop| self.tokenizer.token_id(stop).filter(has_no_text));
+        let stop_ids: Vec<u32> = special.chain(self.params.stop_ids.iter().copied()).collect();
         if self.has_read.is_none() {
             // If the first lane ends early, its sender is dropped and the others continue.
             let _ = self.prompt_read.wait_for(|has_read| *has_read).await;
         }
         loop {
             let choice = self.next.fetch_add(1, Ordering::Relaxed);
-            if choice >= *choices {
+            if choice >= self.params.choices() {
                 return;
             }
+            let request = self.params.request(choice);
+            let stream = TextStream::after(&self.tokenizer, &request.tokens);
+            let mut text = Text {
+                texts: TokenTexts::new(StopStrings::new(stop.clone()), stream),
+                stop_ids: stop_ids.clone(),
+                calls: calls.clone(),
+                has_called: false,
+                length: 0,
+                logprobs: Vec::new(),
+                ids: Vec::new(),
+            };
             // Log-probabilities of a choice that a stop string ended may be left over.
             while self.probabilities.as_mut().is_some_and(|probabilities| probabilities.try_recv().is_ok()) {}
-            session.generate(Request { seed: request.seed.wrapping_add(choice.into()), ..request.clone() });
-            let mut text = empty.clone();
+            let shaping = self.params.shaping(&request);
+            session.generate(request, shaping);
             let mut is_complete = false;
             while !is_complete {
                 let tokens = tokio::select! {
@@ -266,7 +299,6 @@ impl Lane {
 }
 
 /// State of a choice that is being generated.
-#[derive(Clone)]
 struct Text {
     texts: TokenTexts,
     /// Special tokens that end the choice.
@@ -378,6 +410,11 @@ fn probability(
         }
     }
     Err(no_probabilities())
+}
+
+/// Error of a target whose logits cannot be changed.
+fn no_shaping() -> ApiError {
+    ApiError::invalid(NO_SHAPING).code("unsupported_parameter")
 }
 
 /// Error of a target that returns chosen tokens only.

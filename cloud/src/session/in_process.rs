@@ -1,9 +1,9 @@
 //! Sessions for callers in this process: texts that the target writes alone, without frames or a connection.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use outrider_codec::frame::{ErrorCode, ErrorFrame, Frame, Request, Tokens};
-use outrider_speculation::session::cloud::{CloudOutput, CloudSession, TargetInfo};
+use outrider_speculation::session::cloud::{CloudOutput, CloudSession, Shaping, TargetInfo};
 use tokio::time::Instant;
 
 use crate::{
@@ -31,10 +31,13 @@ impl<'s> InProcessSession<'s> {
         Self { session, slot, client, meter, drafter: None, drafts_itself: true }
     }
 
-    /// Begins a text, replacing the one under way.
-    pub(crate) fn generate(&mut self, request: Request) {
+    /// Begins a text, replacing the one under way. `shaping` changes the target's logits.
+    pub(crate) fn generate(&mut self, request: Request, shaping: Option<Arc<dyn Shaping>>) {
         self.slot.rest();
         self.session.generate(request);
+        if let Some(shaping) = shaping {
+            self.session.shape(shaping);
+        }
         self.meter.observe(self.session.events());
     }
 
@@ -79,8 +82,8 @@ impl<'s> InProcessSession<'s> {
                     self.session.handle_drafts(ids);
                 }
                 Some(CloudOutput::Hold(_)) => self.session.end_hold(),
-                // There are no guesses to offer, and nothing is sent.
-                Some(CloudOutput::Offer(_)) => {}
+                // There are no guesses to offer, nothing is sent, and no Shape comes.
+                Some(CloudOutput::Offer(_) | CloudOutput::Shape(_)) => {}
                 Some(CloudOutput::Send(_) | CloudOutput::Close) | None => {
                     let text = "The generation was lost.".to_owned();
                     return Err(ErrorFrame { generation: 0, code: ErrorCode::Internal, text });

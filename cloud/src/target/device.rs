@@ -21,6 +21,10 @@ impl Backend for DeviceModel {
         "approximate"
     }
 
+    fn gives_rows(&self) -> bool {
+        false
+    }
+
     fn new_cache(&self) -> DeviceCache {
         self.new_cache()
     }

@@ -130,6 +130,11 @@ impl TargetSlot {
         }
     }
 
+    /// Returns true if logits can be changed before they are judged.
+    pub(crate) fn gives_rows(&self) -> bool {
+        matches!(self, Self::Model(slot) if slot.gives_rows())
+    }
+
     /// Prepares the slot for a text that begins as another slot's does.
     pub(crate) fn copying(self, sibling: u64) -> Self {
         match self {
@@ -223,7 +228,8 @@ impl TargetSlot {
             Self::Model(slot) => {
                 let forward = Forward::new(0, vec![0], 1);
                 let sampling = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
-                slot.judge(Pass { forward, round: Arc::new(Round::alone(sampling, 0, 1)), left: 1 }).await?;
+                slot.judge(Pass { forward, round: Arc::new(Round::alone(sampling, 0, 1)), left: 1, shaping: None })
+                    .await?;
             }
             Self::Gateway(slot) => slot.probe().await?,
         }

@@ -58,6 +58,12 @@ impl CallReader {
         Self { names, may_be_bare: !tagged, held: String::new(), is_behind_call: false }
     }
 
+    /// Returns true if calls stand between tags: before any text, the form that the template teaches.
+    #[must_use]
+    pub fn is_tagged(&self) -> bool {
+        !self.may_be_bare
+    }
+
     /// Adds text and returns the pieces that have become certain.
     pub fn push(&mut self, text: &str) -> Vec<Piece> {
         self.held.push_str(text);

@@ -87,6 +87,15 @@ impl Tokenizer {
         text
     }
 
+    /// Bytes that a token adds to a text in which another token came before; `None` for special and unknown tokens.
+    #[must_use]
+    pub fn bytes_of(&self, id: u32) -> Option<Vec<u8>> {
+        Some(match self.part(id)? {
+            Part::Bytes(bytes) => bytes,
+            Part::Text => self.joined_to(Some(id), id).into_bytes(),
+        })
+    }
+
     fn part(&self, id: u32) -> Option<Part> {
         self.spelling.part(&self.inner, id)
     }

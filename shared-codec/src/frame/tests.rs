@@ -33,6 +33,7 @@ pub fn request() -> Request {
 
 fn one_of_each() -> Vec<Frame> {
     let mut frames = vec![
+        Frame::Shape(Shape { generation: 3, answered: 2, options: r#"{"min_p": 0.1}"#.to_owned() }),
         Frame::Hello(Hello { vocab_size: 4096, tokenizer_hash: [7; 32] }),
         Frame::Welcome(Welcome {
             vocab_size: 4096,
@@ -168,7 +169,7 @@ fn every_frame_round_trips_and_starts_with_its_own_byte() {
         assert_eq!(Frame::decode(&bytes), Ok(frame.clone()));
         assert_eq!(*kinds.entry(bytes[0]).or_insert(frame.name()), frame.name());
     }
-    assert_eq!(kinds.len(), 18);
+    assert_eq!(kinds.len(), 19);
 }
 
 /// A draft's frame ends in its payload, whose length follows from the count and the scheme: there the prefix fails

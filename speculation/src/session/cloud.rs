@@ -13,7 +13,9 @@
 use core::time::Duration;
 use std::{collections::VecDeque, sync::Arc};
 
-use outrider_codec::frame::{Draft, ErrorCode, ErrorFrame, Frame, Guesses, Hello, Request, Resume, Ticket, Welcome};
+use outrider_codec::frame::{
+    Draft, ErrorCode, ErrorFrame, Frame, Guesses, Hello, Request, Resume, Shape, Ticket, Welcome,
+};
 
 use crate::{
     control::goodput::{CandidateRates, Prices},
@@ -28,6 +30,8 @@ mod generation;
 mod guesses;
 mod in_process;
 mod kept;
+mod outcomes;
+mod shaping;
 mod target;
 
 pub use events::CloudEvent;
@@ -35,6 +39,7 @@ use failure::Failure;
 use generation::{Generation, Writer};
 pub use guesses::MAX_PATIENCE;
 use kept::{KeptFrames, NO_ROUND};
+pub use shaping::{PassShaping, Shaping, ShapingOptions};
 use target::InFlight;
 pub use target::{OFFER_TAIL, Offer, OwnDrafts, Pass, TargetInfo};
 
@@ -62,6 +67,8 @@ pub enum CloudOutput {
     Draft(OwnDrafts),
     /// Hand these guesses to the target, whose draws are its own.
     Offer(Offer),
+    /// Make the change of logits that these options name.
+    Shape(ShapingOptions),
     /// Close the connection.
     Close,
 }
@@ -83,6 +90,7 @@ pub enum CloudOutput {
 ///    - [`Offer`](CloudOutput::Offer): guesses have come that a target with draws of its own may use at once.
 ///    - [`Draft`](CloudOutput::Draft): have the server's own draft model guess, and call
 ///      [`handle_drafts`](Self::handle_drafts). [`set_prices`](Self::set_prices) says whether there is one.
+///    - [`Shape`](CloudOutput::Shape): make the change and call [`handle_shaping`](Self::handle_shaping).
 ///    - [`Close`](CloudOutput::Close): send nothing more, close the connection, free the cache.
 /// 4. When the connection is gone, do not poll any more. If the session [is worth keeping](Self::is_worth_keeping),
 ///    keep it and its cache for a while, and hand in the judgement of the pass under way. When an edge with the
@@ -106,6 +114,10 @@ pub struct CloudSession {
     in_flight: Option<InFlight>,
     /// The generation that the server itself is guessing for.
     drafting: Option<u32>,
+    /// The change of logits of the next generation.
+    shape: Option<Shape>,
+    /// The generation whose change of logits is being made.
+    shaping: Option<u32>,
     prices: Prices,
     /// Rates of right guesses at the last text.
     rates: CandidateRates,
@@ -130,6 +142,8 @@ impl CloudSession {
             generation: None,
             in_flight: None,
             drafting: None,
+            shape: None,
+            shaping: None,
             prices: Prices::default(),
             rates: CandidateRates::default(),
             pass_time: Duration::ZERO,
@@ -182,10 +196,14 @@ impl CloudSession {
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);
         }
-        if self.closed || self.in_flight.is_some() || self.drafting.is_some() {
+        if self.closed || self.in_flight.is_some() || self.drafting.is_some() || self.shaping.is_some() {
             return None;
         }
         let generation = self.generation.as_mut()?;
+        if let Some(options) = generation.take_options() {
+            self.shaping = Some(generation.number());
+            return Some(CloudOutput::Shape(options));
+        }
         if let Some(drafts) = generation.begin_drafting(&self.target, self.prices) {
             self.drafting = Some(generation.number());
             return Some(CloudOutput::Draft(drafts));
@@ -273,26 +291,6 @@ impl CloudSession {
         }
     }
 
-    /// The pass under way could not be run. The generation ends; the connection goes on.
-    pub fn handle_failure(&mut self, text: &str) {
-        self.fail_pass(ErrorCode::Internal, text);
-    }
-
-    /// The pass under way will not be run, because this target cannot serve what the generation asks for. It ends; the
-    /// connection goes on.
-    pub fn handle_refusal(&mut self, text: &str) {
-        self.fail_pass(ErrorCode::InvalidParameters, text);
-    }
-
-    fn fail_pass(&mut self, code: ErrorCode, text: &str) {
-        self.events.clear();
-        if let Some(InFlight { generation, .. }) = self.in_flight.take()
-            && self.generation.as_ref().is_some_and(|current| current.number() == generation)
-        {
-            self.fail(Failure::generation(generation, code, text.to_owned()));
-        }
-    }
-
     /// Forgets the pass under way if its generation is over; returns true if it was. The driver may stop running it.
     pub fn abandon_pass(&mut self) -> bool {
         let current = self.generation.as_ref().map(Generation::number);
@@ -315,6 +313,10 @@ impl CloudSession {
                 self.closed = true;
                 self.events.extend(self.generation.take().map(|_| CloudEvent::Cancelled));
                 self.outputs.push_back(CloudOutput::Close);
+                Ok(())
+            }
+            (Frame::Shape(shape), true) => {
+                self.shape = Some(shape).filter(|shape| shape.generation > self.last_generation);
                 Ok(())
             }
             (Frame::Prompt(prompt), true) => {
@@ -431,7 +433,8 @@ impl CloudSession {
             ));
         }
         self.events.push(CloudEvent::Started { scheme: writer.scheme() });
-        self.generation = Some(Generation::new(request, writer));
+        let shape = self.shape.take().filter(|shape| shape.generation == number);
+        self.generation = Some(Generation::new(request, writer).with(shape));
         Ok(())
     }
 

@@ -25,7 +25,7 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use outrider_codec::frame::{ErrorCode, ErrorFrame, Frame, Hello, Welcome};
+use outrider_codec::frame::{ErrorCode, ErrorFrame, Frame, Hello, Shape, Welcome};
 
 use crate::{Chosen, Forward, draft::Passages, study::statistics::Statistics};
 
@@ -100,6 +100,10 @@ pub struct EdgeSession {
     generation: Option<Generation>,
     /// The settings of the last generation.
     settings: Option<Settings>,
+    /// Options that change the target's logits, and the number of answered tokens in the prompt.
+    shaping: Option<(String, usize)>,
+    /// Number of tokens of the last prompt.
+    prompt_length: usize,
     /// Lessons of earlier generations.
     lessons: Lessons,
     ledger: Ledger,
@@ -150,6 +154,12 @@ impl EdgeSession {
         self.lessons.passages = passages;
     }
 
+    /// Changes the target's logits from the next generation on; `None` for no change. `answered` is the number of the
+    /// prompt's last tokens that are of the answer already.
+    pub fn set_shaping(&mut self, options: Option<String>, answered: usize) {
+        self.shaping = options.map(|options| (options, answered));
+    }
+
     /// The server's Welcome; `None` before the handshake is done.
     pub fn server(&self) -> Option<&Welcome> {
         self.server.as_ref()
@@ -189,13 +199,23 @@ impl EdgeSession {
         if !self.is_idle() {
             return Err(StartError::NotIdle);
         }
+        self.prompt_length = prompt.len();
         let frame = self.begin(prompt, settings)?;
         self.settings = Some(settings.clone());
         if let Some(server) = &self.server {
             self.ledger = Ledger::new(&settings.mode.at(server), now);
         }
+        self.send_shape(0);
         self.send(None, frame.encode());
         Ok(())
+    }
+
+    /// Sends the change of logits of the generation that begins, if there is one. Its prompt has `written` tokens more
+    /// than the text was asked for with.
+    fn send_shape(&mut self, written: usize) {
+        let Some((options, answered)) = self.shaping.clone() else { return };
+        let (generation, answered) = (self.last_generation, (answered + written) as u32);
+        self.send(None, Frame::Shape(Shape { generation, answered, options }).encode());
     }
 
     /// Begins a generation that the frame asks for.
@@ -402,10 +422,12 @@ impl EdgeSession {
             return Ok(());
         }
         let settings = Settings { max_new_tokens: rest.left as u32, ..settings.clone() };
+        let written = rest.text.len().saturating_sub(self.prompt_length);
         let frame = self.begin(rest.text, &settings).map_err(EdgeError::Forgotten)?;
         if let (Some(generation), Some(guesses)) = (&mut self.generation, rest.guesses) {
             generation.take_over(guesses);
         }
+        self.send_shape(written);
         self.send(None, frame.encode());
         Ok(())
     }

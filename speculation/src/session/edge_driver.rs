@@ -12,16 +12,16 @@ use core::{
     task::Poll,
     time::Duration,
 };
-use std::sync::Arc;
 
 use outrider_codec::frame::ErrorFrame;
 
 use super::edge::{Committed, EdgeError, EdgeOutput, EdgeSession, EndReason, Event, Settings, StartError};
-use crate::{Chosen, Forward, draft::Passages};
+use crate::{Chosen, Forward};
 
 mod reconnect;
 #[cfg(test)]
 mod tests;
+mod tuning;
 
 pub use self::reconnect::Retry;
 
@@ -233,21 +233,6 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
             silent_since,
             stalls,
         }
-    }
-
-    /// Sets how often to connect again from now on when the connection is lost. At first it never does.
-    pub fn set_retry(&mut self, retry: Retry) {
-        self.retry = retry;
-    }
-
-    /// Sets the passages in which guesses are looked up from the next generation on.
-    pub fn set_passages(&mut self, passages: Arc<Passages>) {
-        self.session.set_passages(passages);
-    }
-
-    /// Sets how many tokens to guess after the committed text while the connection is gone. At first none.
-    pub fn set_offline_tokens(&mut self, tokens: usize) {
-        self.offline_tokens = tokens;
     }
 
     /// The session that it drives.

@@ -138,6 +138,9 @@ fn frame_value(frame: &Frame) -> Value {
             "passed": draft.passed,
             "payload": hex(&draft.payload),
         }),
+        Frame::Shape(shape) => {
+            json!({ "generation": shape.generation, "answered": shape.answered, "options": shape.options })
+        }
         Frame::Cancel { generation } => json!({ "generation": generation }),
         Frame::Resample { generation, round } => json!({ "generation": generation, "round": round }),
         Frame::Verdict(verdict) => {

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use outrider_codec::{
     frame::{
-        Distribution, Draft, ErrorCode, ErrorFrame, Evidence, Finish, Frame, Guesses, Hello, Limits, Next, Prompt,
-        Request, Resume, SamplingParameters, TargetDist, Ticket, Tokens, Verdict, Welcome,
+        Distribution, Draft, ErrorCode, ErrorFrame, Evidence, Finish, Frame, Guesses, Hello, Limits, MAX_OPTIONS, Next,
+        Prompt, Request, Resume, SamplingParameters, Shape, TargetDist, Ticket, Tokens, Verdict, Welcome,
     },
     rule::RuleParameters,
     scheme::{Code, Downlink, Drafts, SchemeParameters},
@@ -63,6 +63,7 @@ pub fn make() -> Vec<(&'static str, Value)> {
     let dssd = |downlink| in_process(24, SchemeParameters::Dssd { downlink });
     let sessions = [dssd(Downlink::Full), dssd(Downlink::Sampled(2)), dssd_extremes()];
     files.push(("dssd", json!({ "sessions": sessions })));
+    files.push(("shape", json!({ "sessions": [shapes()] })));
     files.push(("rules", json!({ "sessions": rules() })));
     let coupled = SchemeParameters::Coupled;
     files.push((
@@ -331,6 +332,20 @@ fn one_of_each() -> Value {
         Frame::Bye,
     ];
     frames.iter().for_each(|frame| recorder.frame(frame));
+    recorder.done()
+}
+
+/// Changes of logits, and bytes that are none.
+fn shapes() -> Value {
+    let mut recorder = Recorder::new("changes of logits", 4096);
+    let shape = |generation, answered, options: &str| Shape { generation, answered, options: options.to_owned() };
+    for shape in [shape(1, 0, ""), shape(300, 200, r#"{"min_p":0.5}"#), shape(2, 0, "über")] {
+        recorder.frame(&Frame::Shape(shape));
+    }
+    let long = Frame::Shape(shape(1, 0, &" ".repeat(MAX_OPTIONS + 1))).encode();
+    for bytes in [&b"\x0a"[..], b"\x0a\x00\x00\x00", b"\x0a\x01\x00\x02a", b"\x0a\x01\x00\x01\xff", &long[..8]] {
+        recorder.malformed(bytes);
+    }
     recorder.done()
 }
 

@@ -1,5 +1,6 @@
 // The shapes of OpenAI's API that are taken and given. A test holds them against the types of the package `openai`.
 
+import type { ResponseFormat, ToolChoice } from './shaping.js';
 import type { Message, TemplateVariables, TextPart, Tool } from './edge.js';
 
 /** Parameters that both kinds of completion have. */
@@ -23,12 +24,18 @@ export interface CompletionOptions {
   top_k?: number | null | undefined;
   /** The number of texts, which is 1. */
   n?: 1 | null | undefined;
-  /** Accepted with the value that changes nothing, as by the server's API. */
-  presence_penalty?: 0 | null | undefined;
-  /** Accepted if 0, as `presence_penalty`. */
-  frequency_penalty?: 0 | null | undefined;
-  /** Accepted if empty, as `presence_penalty`. */
-  logit_bias?: Record<string, never> | null | undefined;
+  /** {@link ShapingOptions.presencePenalty}. */
+  presence_penalty?: number | null | undefined;
+  /** {@link ShapingOptions.frequencyPenalty}. */
+  frequency_penalty?: number | null | undefined;
+  /** {@link ShapingOptions.repetitionPenalty}, as other servers have it. */
+  repetition_penalty?: number | null | undefined;
+  /** {@link ShapingOptions.minP}, as other servers have it. */
+  min_p?: number | null | undefined;
+  /** {@link ShapingOptions.logitBias}. */
+  logit_bias?: Record<string, number> | null | undefined;
+  /** {@link ShapingOptions.responseFormat}. */
+  response_format?: ResponseFormat | null | undefined;
   /** Accepted and ignored, as it does not change the text. */
   user?: string | null | undefined;
   /** Accepted and ignored, as it does not change the text. */
@@ -46,16 +53,14 @@ export interface ChatCompletionParams extends CompletionOptions {
   messages: readonly ChatMessage[];
   /** The tools that the assistant may call. */
   tools?: readonly Tool[] | null | undefined;
-  /** `none` hides the tools from the model. */
-  tool_choice?: 'auto' | 'none' | null | undefined;
-  /** Accepted if true, and without `tools` also if false. */
+  /** `none` hides the tools from the model; `required` and a function force a call. */
+  tool_choice?: ToolChoice | null | undefined;
+  /** Accepted if true, and without `tools` or with a forced call also if false. */
   parallel_tool_calls?: boolean | undefined;
   /** Further variables of the chat template, which OpenAI's API does not have; vLLM's name. */
   chat_template_kwargs?: TemplateVariables | null | undefined;
   /** The variable `enable_thinking` of the chat template. */
   enable_thinking?: boolean | null | undefined;
-  /** The form of the answer, which is text. */
-  response_format?: { type: 'text' } | null | undefined;
   /** Most tokens of the answer; up to the context length if not given. */
   max_completion_tokens?: number | null | undefined;
   /** The older name of `max_completion_tokens`. */

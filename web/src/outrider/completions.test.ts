@@ -177,7 +177,7 @@ test('what would change the text and is not known is refused by name', async () 
   const completions = new Completions(writer([]));
   const create = (more: object) => completions.create({ prompt: 'a', ...more });
   await expect(create({ max_token: 1 })).rejects.toThrow('no option max_token; did you mean max_tokens?');
-  await expect(create({ presence_penalty: 1 })).rejects.toMatchObject({ code: 'invalid-option' });
+  await expect(create({ presence_penalty: 3 })).rejects.toMatchObject({ code: 'invalid-option' });
   await expect(create({ n: 2 })).rejects.toThrow('n must be 1');
   await expect(create({ prompt: ['a', 'b'] })).rejects.toThrow('prompt must be a text');
   const { choices, usage } = await completions.create({ prompt: 'a' });
@@ -207,8 +207,9 @@ test('parameters whose value changes nothing are taken, as by the server', async
   ];
   for (const more of taken) await chats.create({ messages, ...more } as ChatCompletionParams);
   for (const more of [
-    ...[{ frequency_penalty: 1 }, { logit_bias: { 5: 1 } }, { response_format: { type: 'json_object' } }],
-    ...[{ tools, parallel_tool_calls: false }, { unknown: 1 }, { best_of: 1 }, { store: 1, min_p: 0.1 }],
+    ...[{ frequency_penalty: 3 }, { logit_bias: { a: 1 } }, { response_format: { type: 'xml' } }],
+    ...[{ tools, parallel_tool_calls: false }, { unknown: 1 }, { best_of: 1 }, { store: 1, min_p: 1.5 }],
+    ...[{ tool_choice: 'required' }, { tools, tool_choice: 'sometimes' }],
     ...[{ temperature: 2.5 }, { temperature: 'hot' }, { top_p: 1.5 }, { top_k: -2 }, { seed: 1.5 }, { max_tokens: 0 }],
     ...[{ stop: ['a', 'b', 'c', 'd', 'e'] }, { stop: '' }, { stream: 'yes' }, { logprobs: 1 }, { n: 0 }, { model: 5 }],
     { tools: [{ type: 'function', function: { name: 'f', strict: true } }] },

@@ -19,6 +19,8 @@ import type { Finish, Message, Piece, Prompt, Summary, TemplateVariables, Token,
 import { invalidOption, OutriderError } from './errors.js';
 import type { Generation } from './generation.js';
 import { reasonAgainst } from './options.js';
+import { apiNames, forcesCall } from './shaping.js';
+import type { ShapingOptions } from './shaping.js';
 import type { GenerateOptions } from './options.js';
 import type { NumberOption, Range } from './tables.js';
 import { refuseUnknown } from './validation.js';
@@ -59,21 +61,22 @@ const withoutEffect = [
 ];
 /** Parameters that are accepted only with a value that changes nothing, as by the server's API. */
 const neutral = {
-  ...{ presence_penalty: [0], frequency_penalty: [0], logit_bias: [{}] },
   // Parameters of other servers that clients send along.
-  ...{ min_p: [0], repetition_penalty: [1], ignore_eos: [false], skip_special_tokens: [true] },
+  ...{ ignore_eos: [false], skip_special_tokens: [true] },
 };
 const neutralOfTexts = { ...neutral, best_of: [1], echo: [false], suffix: [''], logprobs: [false] };
-const textFormat = { type: 'text' };
-const neutralOfChats = { ...neutral, functions: [[]], modalities: [['text']], response_format: [textFormat] };
+const neutralOfChats = { ...neutral, functions: [[]], modalities: [['text']] };
 
-const commonNames = ['model', 'stream', 'stream_options', 'stop', 'temperature', 'top_p', 'top_k', 'seed', 'n'];
+const commonNames = [
+  ...['model', 'stream', 'stream_options', 'stop', 'temperature', 'top_p', 'top_k', 'seed', 'n', 'response_format'],
+  ...['presence_penalty', 'frequency_penalty', 'repetition_penalty', 'min_p', 'logit_bias'],
+];
 /** Parameters of a text completion that change its text. */
 export const completionNames = [...commonNames, 'prompt', 'max_tokens'];
 /** Parameters of a conversation that change its answer. */
 export const chatNames = [
   ...[...commonNames, 'messages', 'tools', 'max_completion_tokens', 'max_tokens'],
-  ...['logprobs', 'top_logprobs', 'chat_template_kwargs', 'enable_thinking'],
+  ...['logprobs', 'top_logprobs', 'chat_template_kwargs', 'enable_thinking', 'tool_choice'],
 ];
 
 /** The parameters that this package reads; those that are null or undefined count as not given. */
@@ -172,9 +175,9 @@ export class ChatCompletions {
     params: ChatCompletionParams,
     options: RequestOptions = {},
   ): Promise<ChatCompletion | CompletionStream<ChatCompletionChunk>> {
-    // Calls one at a time would need a grammar; where there are no tools there are no calls.
-    const calls = params.tools?.length ? [true] : [true, false];
-    const accepted = { ...neutralOfChats, parallel_tool_calls: calls, tool_choice: ['auto', 'none'] };
+    // A forced call is one; without a grammar there may be several.
+    const mayBeOne = !params.tools?.length || forcesCall(params.tool_choice ?? undefined);
+    const accepted = { ...neutralOfChats, parallel_tool_calls: mayBeOne ? [true, false] : [true] };
     const given = read(params, chatNames, accepted, 'chat.completions.create()');
     checkTruth('logprobs', given.logprobs);
     const { tools = [], max_tokens } = given;
@@ -182,7 +185,7 @@ export class ChatCompletions {
     const messages = given.messages.map(systemOf);
     if (!Array.isArray(tools)) throw wrong('tools', 'must be a list');
     if (tools.some((tool: Tool & { function: { strict?: boolean } }) => tool.function?.strict)) {
-      throw wrong('tools', 'cannot be strict: nothing forces the model');
+      throw wrong('tools', 'cannot be strict: only calls that tool_choice forces follow their schema');
     }
     const likeliest = topLogprobs(given);
     if (likeliest !== null && (await this.#writer.ready) === 'server') {
@@ -193,7 +196,7 @@ export class ChatCompletions {
     const most = given.max_completion_tokens ?? max_tokens ?? ranges.maxNewTokens.max;
     const generation = this.#writer.generate(messages, {
       ...commonOptions(given, most, ranges),
-      ...(params.tool_choice !== 'none' && { tools }),
+      ...{ tools, toolChoice: given.tool_choice },
       chatTemplateKwargs: variablesOf(given),
       evidence: likeliest !== null,
       signal,
@@ -324,7 +327,9 @@ function commonOptions(params: CompletionOptions, tokens: number, ranges: Writer
     const reason = given === undefined ? null : reasonAgainst(given as number, range);
     if (reason !== null) throw wrong(name, reason);
   }
+  const shaping = Object.entries(apiNames).map(([name, option]) => [option, (params as Record<string, unknown>)[name]]);
   return {
+    ...(Object.fromEntries(shaping) as ShapingOptions),
     temperature: params.temperature ?? 1,
     topP: params.top_p ?? 1,
     topK: params.top_k === -1 ? 0 : (params.top_k ?? 0),

@@ -231,6 +231,8 @@ export type GenerateRequest = RequestNumbers &
     tools: readonly Tool[];
     chatTemplateKwargs: TemplateVariables;
     stop: readonly string[];
+    /** Options that change the server's probabilities, as fields of OpenAI's API in JSON; null for none. */
+    shaping: string | null;
     evidence: boolean;
     mode: Mode;
     adaptiveMode: boolean;

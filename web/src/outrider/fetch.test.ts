@@ -214,6 +214,21 @@ test('openai: requests that come together are answered side by side, beside the 
   expect((await own.summary).text).toBe('cut');
 });
 
+test('openai: each prompt of a list has its choices, and counts once', async () => {
+  const prompt = ['one', 'two'];
+  const { choices, usage } = await openai.completions.create({ model: 'any', prompt, n: 2, seed: 4 });
+  expect(choices.map(({ index, text }) => [index, text])).toEqual([
+    ...[
+      [0, 'Good day 4'],
+      [1, 'Good day 5'],
+      [2, 'Good day 4'],
+      [3, 'Good day 5'],
+    ],
+  ]);
+  expect(usage).toMatchObject({ prompt_tokens: 10, completion_tokens: 12, total_tokens: 22 });
+  expect(WritingWorker.requests.map((request) => request.prompt)).toEqual(['one', 'one', 'two', 'two']);
+});
+
 test('openai: the choices of a request are written side by side; the failure of one stops the others', async () => {
   const several = openai.chat.completions.create({ ...chat, seed: 10, n: 3 });
   await vi.waitFor(() => expect(WritingWorker.requests.map(({ seed }) => seed)).toEqual([10, 11, 12]));
@@ -253,10 +268,10 @@ test('openai: refusals have the server’s statuses, names and codes', async () 
     [{ tools: [{}] }, wrong('tools')],
     [{ top_logprobs: 1 }, wrong('top_logprobs')],
     [{ chat_template_kwargs: { messages: [] } }, wrong('chat_template_kwargs')],
-    [{ logit_bias: { 5: 1 } }, wrong('logit_bias', 'unsupported_parameter')],
-    [{ presence_penalty: 1 }, wrong('presence_penalty', 'unsupported_parameter')],
-    [{ response_format: { type: 'json_object' } }, wrong('response_format', 'unsupported_parameter')],
-    [{ tool_choice: 'required' }, wrong('tool_choice', 'unsupported_parameter')],
+    [{ logit_bias: { 5: 101 } }, wrong('logit_bias')],
+    [{ presence_penalty: 3 }, wrong('presence_penalty')],
+    [{ response_format: { type: 'xml' } }, wrong('response_format')],
+    [{ tool_choice: 'required' }, wrong('tool_choice')],
     [{ reasoning_effort: 'low' }, wrong('reasoning_effort', 'unsupported_parameter')],
     [{ stream_options: { unknown: 1 }, stream: true }, wrong('unknown', 'unsupported_parameter')],
   ] as const) {
@@ -359,7 +374,7 @@ test('ai: texts, streams, tools, usage, errors and aborts', async () => {
   expect(calls).toMatchObject([{ toolName: 'weather', input: { city: 'Bonn' } }]);
 
   WritingWorker.pieces = null;
-  const refused = generateText({ model, prompt: 'Hello', presencePenalty: 1, maxRetries: 0 });
+  const refused = generateText({ model, prompt: 'Hello', presencePenalty: 3, maxRetries: 0 });
   const error = await refused.catch((error: unknown) => error);
   expect(APICallError.isInstance(error) && error.statusCode).toBe(400);
   const abortSignal = AbortSignal.timeout(50);
@@ -402,7 +417,7 @@ test('langchain: texts, streams, tools, usage, errors and aborts', async () => {
   expect((await withTools.invoke('Hello')).tool_calls).toMatchObject([{ name: 'weather', args: { city: 'Bonn' } }]);
 
   WritingWorker.pieces = null;
-  const penalized = new ChatOpenAI({ ...options, presencePenalty: 1 });
+  const penalized = new ChatOpenAI({ ...options, presencePenalty: 3 });
   await expect(penalized.invoke('Hello')).rejects.toMatchObject({ status: 400 });
   await expect(model.invoke(HANGS, { signal: AbortSignal.timeout(50) })).rejects.toThrow();
   await vi.waitFor(() => expect(WritingWorker.stops).toBe(1));

@@ -5,6 +5,7 @@ import { chatNames, completionNames } from './completions.js';
 import type { ChatCompletions, Completions } from './completions.js';
 import type { CompletionUsage } from './completions-types.js';
 import { OutriderError } from './errors.js';
+import { apiNames } from './shaping.js';
 
 /** The instance that answers. */
 interface Api {
@@ -135,8 +136,20 @@ async function paramsOf(request: Request): Promise<Params> {
   throw new ApiError(400, 'The body must be a JSON object.', null);
 }
 
-/** The parameters of each choice of a request. */
-function choicesOf({ n, ...params }: Params): Params[] {
+/** Most prompts of a request, as by the server. */
+const MOST_PROMPTS = 128;
+
+/** The parameters of each choice of a request, by prompt. */
+function choicesOf({ prompt, ...params }: Params): Params[] {
+  if (!Array.isArray(prompt) || prompt.length < 2) return choicesOfPrompt({ prompt, ...params });
+  if (prompt.length > MOST_PROMPTS || !prompt.every((one) => typeof one === 'string')) {
+    const reason = `must be a text, or a list of up to ${MOST_PROMPTS}`;
+    throw new ApiError(400, `prompt ${reason}.`, null, 'prompt');
+  }
+  return prompt.flatMap((one) => choicesOfPrompt({ prompt: one as string, ...params }));
+}
+
+function choicesOfPrompt({ n, ...params }: Params): Params[] {
   const count = (n ?? 1) as number;
   if (!(Number.isInteger(count) && count >= 1 && count <= MOST_CHOICES)) {
     throw new ApiError(400, `n must be a whole number from 1 to ${MOST_CHOICES}.`, null, 'n');
@@ -149,22 +162,25 @@ function choicesOf({ n, ...params }: Params): Params[] {
 
 /** The complete answer, with all choices, which are written side by side. */
 async function wholeOf(params: Params, create: Create): Promise<Answer> {
-  const all = (await Promise.all(choicesOf(params).map(create))) as Answer[];
+  const asked = choicesOf(params);
+  const all = (await Promise.all(asked.map(create))) as Answer[];
   const choices = all.flatMap(({ choices }) => choices).map((choice, index) => ({ ...choice, index }));
-  return { ...all[0]!, choices, usage: all.map(({ usage }) => usage ?? null).reduce(sum) };
+  return { ...all[0]!, choices, usage: usageOf(asked, new Map(all.entries())) };
 }
 
 /** The chunks of all choices as they come, and a last one with the usage of all of them if it is wanted. */
 async function* chunksOf(params: Params, create: Create): AsyncGenerator<Answer> {
   let id: string | undefined;
-  let last: Answer | undefined;
-  const streams = (await Promise.all(choicesOf(params).map(create))) as AsyncIterable<Answer>[];
+  const asked = choicesOf(params);
+  const last = new Map<number, Answer>();
+  const streams = (await Promise.all(asked.map(create))) as AsyncIterable<Answer>[];
   for await (const [index, chunk] of merged(streams)) {
     id ??= chunk.id;
-    if (chunk.usage) last = { ...chunk, id, usage: sum(last?.usage ?? null, chunk.usage) };
+    if (chunk.usage) last.set(index, { ...chunk, id });
     else yield { ...chunk, id, choices: chunk.choices.map((choice) => ({ ...choice, index })) };
   }
-  if (last) yield last;
+  const [any] = last.values();
+  if (any) yield { ...any, usage: usageOf(asked, last) };
 }
 
 /** The items of all streams as they come, with the index of their stream. The end of the loop ends all of them. */
@@ -187,13 +203,22 @@ async function* merged<T>(streams: readonly AsyncIterable<T>[]): AsyncGenerator<
   }
 }
 
-/** The tokens of two choices of a request. Its prompt counts once. */
-function sum(one: CompletionUsage | null, other: CompletionUsage | null): CompletionUsage | null {
-  if (!one || !other) return one ?? other;
-  const outrider = { ...one.outrider };
-  for (const name of Object.keys(outrider) as (keyof typeof outrider)[]) outrider[name] += other.outrider[name];
-  const { prompt_tokens } = one;
-  const completion_tokens = one.completion_tokens + other.completion_tokens;
+/** The tokens of all choices, by their index. The prompt of several counts once. */
+function usageOf(asked: readonly Params[], answers: ReadonlyMap<number, Answer>): CompletionUsage | null {
+  const usages = asked.map((_, index) => answers.get(index)?.usage ?? null);
+  const given = usages.filter((usage) => usage !== null);
+  if (given.length === 0) return null;
+  const isFirst = (index: number): boolean => index === 0 || asked[index]!['prompt'] !== asked[index - 1]!['prompt'];
+  const total = (of: readonly (CompletionUsage | null)[], count: (usage: CompletionUsage) => number): number =>
+    of.reduce((sum, usage) => sum + (usage ? count(usage) : 0), 0);
+  const prompt_tokens = total(
+    usages.filter((_, index) => isFirst(index)),
+    (usage) => usage.prompt_tokens,
+  );
+  const completion_tokens = total(given, (usage) => usage.completion_tokens);
+  const names = Object.keys(given[0]!.outrider) as (keyof CompletionUsage['outrider'])[];
+  const counts = names.map((name) => [name, total(given, ({ outrider }) => outrider[name])]);
+  const outrider = Object.fromEntries(counts) as CompletionUsage['outrider'];
   return { prompt_tokens, completion_tokens, total_tokens: prompt_tokens + completion_tokens, outrider };
 }
 
@@ -247,7 +272,11 @@ function apiErrorOf(error: unknown, { known, prompt }: Endpoint): ApiError {
   if (!(error instanceof OutriderError)) return new ApiError(500, String(error), null);
   const { code, message } = error;
   const option = code === 'prompt-too-long' ? 'prompt' : error.option;
-  const names: Readonly<Record<string, string>> = { prompt, chatTemplateKwargs: 'chat_template_kwargs' };
+  const shaping = Object.entries(apiNames).map(([name, option]) => [option, name] as const);
+  const names: Readonly<Record<string, string>> = {
+    ...{ prompt, chatTemplateKwargs: 'chat_template_kwargs' },
+    ...Object.fromEntries(shaping),
+  };
   const param = option === undefined ? null : (names[option] ?? option);
   const status = statuses[code] ?? 500;
   if (code !== 'invalid-option') return new ApiError(status, message, codes[code] ?? code, param);

@@ -45,6 +45,7 @@ export type { Generation, GenerationEvent, SuspendedGeneration } from './generat
 export type { LoadProgress } from './messages.js';
 export { openLink, reasonAgainst } from './options.js';
 export type { ConversationOptions, GenerateOptions } from './options.js';
+export type { ResponseFormat, ShapingOptions, ToolChoice } from './shaping.js';
 export { Outrider } from './outrider.js';
 export type { WritingMode } from './outrider.js';
 export type { ConnectionEvent, LoadOptions } from './load-options.js';

@@ -26,7 +26,7 @@ test('every default is inside its range', () => {
 
 test('a request has every field, whatever the scheme', () => {
   const fields = [
-    ...['prompt', 'tools', 'chatTemplateKwargs', 'stop', 'evidence', 'mode'],
+    ...['prompt', 'tools', 'chatTemplateKwargs', 'stop', 'shaping', 'evidence', 'mode'],
     ...Object.keys(generationDefaults),
     ...Object.keys(choiceDefaults),
     ...Object.entries(policyOptions).flatMap(([option, { parameter }]) => [option, parameter]),

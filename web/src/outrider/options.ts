@@ -14,6 +14,8 @@ import type {
 import { invalidOption } from './errors.js';
 import { policyNamed, reasonAgainstPolicy } from './policies.js';
 import type { Heads } from './policies.js';
+import { shapingNames, shapingOf } from './shaping.js';
+import type { ShapingOptions } from './shaping.js';
 import { choiceDefaults, generationDefaults, generationRanges, policyDefaults, policyOptions } from './tables.js';
 import type { ChoiceOption, Choices, NumberOption, PolicyOption, Range } from './tables.js';
 import {
@@ -26,7 +28,7 @@ import {
 } from './validation.js';
 
 /** Options of a generation. Each has a default; see {@link generationDefaults} and {@link generationRanges}. */
-export interface GenerateOptions extends NameOptions, ParameterOptions, NumberOptions {
+export interface GenerateOptions extends NameOptions, ParameterOptions, NumberOptions, ShapingOptions {
   /**
    * `speculative` (default) drafts here and lets the server verify, or write on meanwhile: see `scheme`; `cloud-only`
    * lets the server decode alone.
@@ -109,6 +111,7 @@ type OtherOption = Exclude<keyof GenerateOptions, NumberOption | ChoiceOption | 
 const others: Record<OtherOption, true> = {
   ...{ mode: true, adaptiveMode: true, compareSchemes: true, evidence: true, stop: true, tools: true },
   ...{ chatTemplateKwargs: true, signal: true },
+  ...shapingNames,
 };
 const known = [
   ...Object.keys(generationDefaults),
@@ -127,7 +130,8 @@ export function resolveRequest(
   refuseUnknown(options, known, 'generate()');
   const resolved = checkedPrompt(prompt);
   refuseTooLong(resolved, ranges.maxNewTokens.max);
-  const tools = checkedTools(options.tools ?? [], resolved);
+  const tools = options.toolChoice === 'none' ? [] : checkedTools(options.tools ?? [], resolved);
+  const shaping = shapingOf(options, tools);
   const chatTemplateKwargs = checkedVariables(options.chatTemplateKwargs ?? {});
   const stop = checkedStops(options.stop ?? []);
   const flag = (option: 'adaptiveMode' | 'compareSchemes' | 'evidence'): boolean => {
@@ -192,6 +196,7 @@ export function resolveRequest(
     tools,
     chatTemplateKwargs,
     stop,
+    shaping,
     evidence: flag('evidence'),
     mode,
     ...numbers,

@@ -173,6 +173,7 @@ function asked(request: GenerateRequest, model: string | undefined): { path: str
   const common = {
     ...{ model, temperature, top_p: topP, top_k: topK, seed, max_tokens: maxNewTokens },
     ...(stop.length > 0 && { stop }),
+    ...(request.shaping !== null && (JSON.parse(request.shaping) as object)),
     ...{ stream: true, stream_options: { include_usage: true }, return_token_ids: true },
   };
   if (typeof prompt === 'string') return { path: 'v1/completions', body: JSON.stringify({ prompt, ...common }) };

@@ -13,6 +13,7 @@ use crate::{
     http::{Models, PairFile, Served},
     pair::{self, PairPaths},
     sampling::SamplingDefaults,
+    shaping::grammar::Grammars,
     target::{
         Target,
         cpu::CpuTarget,
@@ -93,6 +94,7 @@ impl Serve {
             tokenizer: Arc::new(tokenizer),
             chat_json: PairFile::chat(&template),
             template: Arc::new(template),
+            grammars: Grammars::default(),
             sampling,
             draft: draft_file,
             tokenizer_json: PairFile::json(tokenizer_json.into_owned()),

@@ -17,6 +17,11 @@ pub trait Backend: Send + 'static {
     /// Effect of sharing a run on the logits of a row, as `/metrics` reports it.
     fn batching(&self) -> &'static str;
 
+    /// Returns true if answers are rows of logits.
+    fn gives_rows(&self) -> bool {
+        true
+    }
+
     /// Creates an empty cache for a session.
     fn new_cache(&self) -> KvCache<Self::Pages>;
 

@@ -40,6 +40,9 @@ pub enum EngineError {
     /// The model's logits cannot be sampled from.
     #[error("the target model failed: {0}")]
     Logits(#[from] LogitsError),
+    /// The grammar of the text gave up.
+    #[error("the text cannot go on: {0}")]
+    Shaping(String),
     /// The engine's thread has ended.
     #[error("the target model is gone")]
     Gone,

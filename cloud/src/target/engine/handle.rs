@@ -45,6 +45,7 @@ pub struct Engine {
     pub(super) own_draft: Option<OwnDraft>,
     pub(super) guesses: GuessPolicy,
     reads_branches: bool,
+    gives_rows: bool,
 }
 
 /// Source of a target's own drafts, which its sessions share.
@@ -119,6 +120,7 @@ impl Engine {
         let (jobs, queue) = mpsc::channel();
         let context = backend.config().context_length;
         let rates = Arc::new(EngineRates::default());
+        let gives_rows = backend.gives_rows();
         let thread = Thread::new(backend, &settings, Arc::clone(&metrics), Arc::clone(&rates));
         let longest_text = thread.longest_text(context);
         std::thread::Builder::new().name("engine".to_owned()).spawn(move || thread.run(&queue))?;
@@ -132,6 +134,7 @@ impl Engine {
             own_draft: None,
             guesses: GuessPolicy::Paid,
             reads_branches: B::Pages::BRANCHES,
+            gives_rows,
         })
     }
 
@@ -224,6 +227,11 @@ impl ModelSlot {
         &self.engine.metrics
     }
 
+    /// Returns true if logits can be changed before they are judged.
+    pub(crate) fn gives_rows(&self) -> bool {
+        self.engine.gives_rows
+    }
+
     /// Sends the log-probability of each token before the judgement that commits it is returned. Sends nothing if the
     /// backend gives no rows of logits.
     pub(crate) fn send_logprobs(&mut self, logprobs: LogprobSink) {
@@ -235,17 +243,21 @@ impl ModelSlot {
     /// # Errors
     /// [`EngineError`] if there is no judgement. The slot is as it was before the pass, or has read a part of it.
     pub async fn judge(&self, pass: Pass) -> Result<Judgement, EngineError> {
-        let round = Arc::clone(&pass.round);
+        let (round, shaping) = (Arc::clone(&pass.round), pass.shaping.clone());
         let judgement = match self.run(pass).await? {
             Answer::Judged(judgement) => judgement,
             Answer::Rows(rows) if rows.is_empty() => return Ok(Judgement::default()),
-            Answer::Rows(rows) => {
-                let rows: Vec<&[f32]> = rows.iter().map(Vec::as_slice).collect();
-                let is_long = rows.iter().map(|row| row.len()).sum::<usize>() > LONG_JUDGEMENT;
+            Answer::Rows(mut rows) => {
+                let is_long = rows.iter().map(Vec::len).sum::<usize>() > LONG_JUDGEMENT || shaping.is_some();
                 let judge = || -> Result<Judgement, EngineError> {
-                    let judgement = judge(&round, &rows)?;
+                    // Log-probabilities are the model's own.
+                    let own = self.logprobs.as_ref().filter(|_| shaping.is_some()).map(|_| rows.clone());
+                    if let Some(shaping) = shaping {
+                        shaping.shape(&round, &mut rows).map_err(EngineError::Shaping)?;
+                    }
+                    let judgement = judge(&round, &slices(&rows))?;
                     if let Some(logprobs) = &self.logprobs {
-                        logprobs.send(&round, &judgement, &rows);
+                        logprobs.send(&round, &judgement, &slices(own.as_ref().unwrap_or(&rows)));
                     }
                     Ok(judgement)
                 };
@@ -287,6 +299,10 @@ impl ModelSlot {
         });
         result
     }
+}
+
+fn slices(rows: &[Vec<f32>]) -> Vec<&[f32]> {
+    rows.iter().map(Vec::as_slice).collect()
 }
 
 impl Drop for ModelSlot {

@@ -148,7 +148,7 @@ impl ModelDrafter {
         }
         let round = Round::alone(SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 }, 0, text.len());
         let forward = Forward::new(keep, silent.to_vec(), 0);
-        self.reading = Some(self.slot.begin(Pass { forward, round: Arc::new(round), left: 1 }));
+        self.reading = Some(self.slot.begin(Pass { forward, round: Arc::new(round), left: 1, shaping: None }));
         self.read.extend(silent);
     }
 
@@ -178,7 +178,10 @@ impl ModelDrafter {
             let forward = Forward::new(keep, text[keep..].to_vec(), 1);
             let round = Arc::new(Round::ahead(*sampling, *seed, text.len(), Vec::new()));
             let (is_short, began) = (forward.tokens.len() == 1, Instant::now());
-            let NextToken::Token(token) = self.slot.judge(Pass { forward, round, left: 1 }).await?.next else { break };
+            let NextToken::Token(token) = self.slot.judge(Pass { forward, round, left: 1, shaping: None }).await?.next
+            else {
+                break;
+            };
             // The first pass also reads the tokens committed meanwhile, so only single tokens are timed.
             if is_short {
                 self.slot.engine().rates.answered(began.elapsed());

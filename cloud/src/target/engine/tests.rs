@@ -36,7 +36,7 @@ impl ModelSlot {
     /// Logits of a pass on the CPU.
     async fn logits(&self, forward: Forward) -> Result<Rows, EngineError> {
         let sampling = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
-        match self.run(Pass { forward, round: Arc::new(Round::alone(sampling, 1, 1)), left: 1 }).await? {
+        match self.run(Pass { forward, round: Arc::new(Round::alone(sampling, 1, 1)), left: 1, shaping: None }).await? {
             Answer::Rows(rows) => Ok(rows),
             Answer::Judged(_) => panic!("the engine's thread does not judge on the CPU"),
         }

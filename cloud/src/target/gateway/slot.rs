@@ -84,7 +84,7 @@ impl GatewaySlot {
     /// # Errors
     /// If the engine fails, or the round cannot be judged exactly. The next pass may succeed.
     pub async fn judge(&self, pass: Pass) -> Result<Judgement, GatewayError> {
-        let Pass { forward, round, left } = pass;
+        let Pass { forward, round, left, .. } = pass;
         let ahead = self.feed(&forward);
         let plan = Plan::of(&round, self.shared.listed, self.shared.streaming.is_some())?;
         if forward.rows == 0 {

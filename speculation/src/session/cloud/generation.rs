@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use outrider_codec::{
     frame::{
-        Distribution, Draft, ErrorCode, Evidence, Finish, Frame, Guesses, Next, Prompt, Request, SamplingParameters,
+        Distribution, Draft, ErrorCode, Evidence, Finish, Frame, Guesses, Prompt, Request, SamplingParameters,
         TargetDist, Tokens, Verdict,
     },
     scheme::{Scheme, SchemeParameters},
@@ -17,6 +17,7 @@ use super::{
     failure::Failure,
     flight::Flight,
     guesses::{Admitted, Chosen, GuessQueue},
+    shaping::{PassShaping, Shaping, ShapingOptions},
     target::{OwnDrafts, Pass, TargetInfo},
 };
 use crate::{
@@ -28,6 +29,9 @@ use crate::{
         unscaled::{self, Transport},
     },
 };
+
+mod shaped;
+mod verification;
 
 /// A generation under way.
 #[derive(Debug)]
@@ -41,6 +45,9 @@ pub(super) struct Generation {
     /// Number of tokens of `committed` that the cache holds.
     cached: usize,
     writer: Writer,
+    shaping: Option<Arc<dyn Shaping>>,
+    /// Options of a change of logits that is still to be made.
+    options: Option<ShapingOptions>,
 }
 
 /// The end that writes the text.
@@ -134,6 +141,8 @@ impl Generation {
             committed: request.tokens,
             cached: 0,
             writer,
+            shaping: None,
+            options: None,
         }
     }
 
@@ -320,7 +329,10 @@ impl Generation {
             Writer::Target(None) => (Arc::new(alone()), 1),
             Writer::Target(Some(queue)) if queue.is_held() => return None,
             Writer::Target(Some(queue)) => {
-                let Chosen { line, branches } = queue.choose(prices, room);
+                let Chosen { line, mut branches } = queue.choose(prices, room);
+                if self.shaping.is_some() {
+                    branches.clear();
+                }
                 tokens.extend(&line);
                 let rows = line.len() + 1;
                 let round = Round::ahead(self.sampling, self.seed, self.committed.len(), line);
@@ -346,7 +358,9 @@ impl Generation {
                 }
             },
         };
-        Some(Pass { forward: Forward::new(self.cached, tokens, rows), round, left })
+        let shaped = |by: &Arc<dyn Shaping>| PassShaping { by: Arc::clone(by), text: self.committed.clone() };
+        let shaping = self.shaping.as_ref().filter(|_| rows > 0).map(shaped);
+        Some(Pass { forward: Forward::new(self.cached, tokens, rows), round, left, shaping })
     }
 
     /// The cache has read the committed tokens up to a length; nothing else follows.
@@ -460,37 +474,6 @@ impl Generation {
         } else {
             None
         }
-    }
-}
-
-impl Verification {
-    /// A round under this scheme and rule, in place of one that the target would write alone.
-    fn round(&self, alone: Round) -> Round {
-        let (scheme, verification) = (Some(self.parameters), self.method);
-        Round { scheme, rule: self.rule, verification, evidence: self.evidence, ..alone }
-    }
-
-    /// The target has written a token alone; the next round follows when it has written all.
-    fn write(&mut self, token: &[u32]) {
-        self.scheme.prime(token);
-        self.stream -= 1;
-        if self.stream == 0 {
-            self.flight.end(true);
-        }
-    }
-
-    /// The token that follows as it is sent down, and the distribution that the edge resamples it from.
-    fn downlink(&self, next: NextToken) -> (Next, Option<TargetDist>) {
-        match next {
-            NextToken::Nothing => (Next::Nothing, None),
-            NextToken::Token(token) => (Next::Token(token), None),
-            NextToken::Residual { target, samples } if self.sends_samples() => (Next::Samples(samples), Some(target)),
-            NextToken::Residual { target, .. } => (Next::Distribution(target.clone()), Some(target)),
-        }
-    }
-
-    fn sends_samples(&self) -> bool {
-        self.parameters.samples().is_some()
     }
 }
 

@@ -4,11 +4,11 @@
 //! [`next_frame`](CloudSession::next_frame) before each [`poll`](CloudSession::poll). `poll` asks for passes as it does
 //! for an edge, and gives neither `Send` nor `Close`.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use outrider_codec::frame::{Frame, Request};
 
-use super::{Admission, CloudSession, target::TargetInfo};
+use super::{Admission, CloudSession, shaping::Shaping, target::TargetInfo};
 
 impl CloudSession {
     /// A session whose caller takes frames as values.
@@ -26,6 +26,13 @@ impl CloudSession {
         let generation = self.last_generation + 1;
         if let Err(failure) = self.start_alone(Request { generation, ..request }) {
             self.fail(failure);
+        }
+    }
+
+    /// Changes the target's logits from the next pass of the text under way on.
+    pub fn shape(&mut self, shaping: Arc<dyn Shaping>) {
+        if let Some(generation) = &mut self.generation {
+            generation.shape(shaping);
         }
     }
 

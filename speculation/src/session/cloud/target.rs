@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use outrider_codec::frame::{Limits, SamplingParameters};
 
+use super::shaping::PassShaping;
 use crate::{
     Forward,
     judge::{Judgement, Round, judge},
@@ -41,6 +42,8 @@ pub struct Pass {
     pub round: Arc<Round>,
     /// The most tokens that the text may still grow by, at least one: where it is cut, whatever is judged.
     pub left: usize,
+    /// The change of the rows before they are judged.
+    pub shaping: Option<PassShaping>,
 }
 
 /// The pass under way, as its judgement will be read.
@@ -81,7 +84,7 @@ pub struct OwnDrafts {
 }
 
 impl Pass {
-    /// Judges the round by the rows of the pass.
+    /// Judges the round by the rows of the pass, which its [shaping](Self::shaping) has changed.
     ///
     /// # Errors
     /// If logits cannot be sampled from.

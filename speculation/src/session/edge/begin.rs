@@ -53,6 +53,8 @@ impl EdgeSession {
             last_generation,
             generation: None,
             settings: None,
+            shaping: None,
+            prompt_length: 0,
             lessons: Lessons::default(),
             ledger: Ledger::default(),
         };

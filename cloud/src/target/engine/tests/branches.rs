@@ -33,7 +33,7 @@ impl Tree {
     /// A pass whose cache holds the first `keep` tokens.
     fn pass(&self, keep: usize) -> Pass {
         let forward = pass(keep, &[&self.text[keep..], &self.line].concat(), self.line.len() + 1);
-        Pass { forward, round: Arc::new(self.round()), left: 1 }
+        Pass { forward, round: Arc::new(self.round()), left: 1, shaping: None }
     }
 
     /// Rows that the pass should give.

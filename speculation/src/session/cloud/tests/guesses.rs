@@ -346,7 +346,7 @@ proptest! {
                 },
                 Some(CloudOutput::Verify(pass)) => under_way = Some(pass),
                 Some(CloudOutput::Hold(_) | CloudOutput::Draft(_) | CloudOutput::Offer(_)) => {}
-                Some(CloudOutput::Close) => panic!("it closed"),
+                Some(CloudOutput::Close | CloudOutput::Shape(_)) => panic!("it closed"),
                 None => session.end_hold(),
             }
             if let Some((step, back, position, patience, ids, is_right)) = frames.next() {

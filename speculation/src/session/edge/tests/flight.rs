@@ -3,6 +3,8 @@
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
+use outrider_codec::frame::Shape;
+
 use super::*;
 
 fn ahead(draft_length: u32) -> Speculation {
@@ -158,6 +160,31 @@ fn a_server_that_knows_nothing_drafts_anew_from_what_is_committed() {
     };
     assert_eq!((&prompt.request.tokens[..], prompt.max_in_flight), (&[0, 1, 3][..], 2), "no more than it allows");
     assert_eq!((first.round, second.round, first.epoch), (0, 1, 0));
+}
+
+/// The change of logits comes before what it changes, and counts what is committed as answered.
+#[test]
+fn a_change_of_logits_is_asked_for_anew_with_its_text() {
+    let shape = |generation, answered| Shape { generation, answered, options: "{}".to_owned() };
+    let mut session = connected(16);
+    session.set_shaping(Some("{}".to_owned()), 1);
+    let settings = Settings { mode: Mode::Speculative(ahead(1)), ..settings(9) };
+    session.start(vec![0, 5], &settings, NOW).unwrap();
+    let (frames, _) = polled(&mut session);
+    let [Frame::Hello(_), Frame::Shape(first), Frame::Prompt(_), ..] = &frames[..] else { panic!("{frames:?}") };
+    assert_eq!(*first, shape(1, 1));
+    give(&mut session, of(0, 1, Next::Nothing, None)).unwrap();
+    assert!(session.disconnected());
+    session.reconnected();
+    give(&mut session, refusal(ErrorCode::UnknownSession)).unwrap();
+    assert!(session.disconnected());
+    session.reconnected();
+    give(&mut session, Frame::Welcome(welcome(16))).unwrap();
+    let (frames, _) = polled(&mut session);
+    let [.., Frame::Shape(second), Frame::Prompt(prompt), Frame::Draft(_)] = &frames[..] else { panic!("{frames:?}") };
+    let committed = prompt.request.tokens.len() as u32 - 2;
+    assert!(committed > 0);
+    assert_eq!(*second, shape(2, 1 + committed));
 }
 
 #[test]
