@@ -123,7 +123,8 @@ pub fn find(
     let token = |id: Option<u32>| id.and_then(|id| tokenizer.token(id)).unwrap_or_default();
     let bos_token = beside.bos_token.map_or_else(|| token(config.bos_token_id), Special::text);
     let eos_token = beside.eos_token.map_or_else(|| token(config.eos_token_ids.first().copied()), Special::text);
-    let compiled = ChatTemplate::new(ChatSource { template, tool_use, bos_token, eos_token });
+    let compiled =
+        ChatTemplate::new(ChatSource { template, tool_use, bos_token, eos_token, first_token: config.first_token() });
     compiled.map_err(|error| TemplateError::Syntax { place, error })
 }
 

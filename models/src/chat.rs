@@ -55,6 +55,9 @@ pub struct ChatSource {
     /// Text of the end-of-sequence token.
     #[serde(default)]
     pub eos_token: String,
+    /// Id of the token that begins a text, if the tokenizer does not put one there itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_token: Option<u32>,
 }
 
 /// Compiled chat template, which turns conversations into prompts.
@@ -307,7 +310,13 @@ mod tests {
 
     fn chat_of(source: &str) -> Result<ChatTemplate, ChatError> {
         let (bos_token, eos_token) = ("<s>".to_owned(), "</s>".to_owned());
-        ChatTemplate::new(ChatSource { template: Some(source.to_owned()), tool_use: None, bos_token, eos_token })
+        ChatTemplate::new(ChatSource {
+            template: Some(source.to_owned()),
+            tool_use: None,
+            bos_token,
+            eos_token,
+            first_token: None,
+        })
     }
 
     #[test]

@@ -119,6 +119,8 @@ pub struct Cuts {
     pub first_shown: Vec<u32>,
     /// Number of guesses that were shown, that were made offline, and that were withdrawn.
     pub shown: [usize; 3],
+    /// Forward passes of the draft model.
+    pub forwards: usize,
 }
 
 /// A bound on steps that no text of these sizes reaches.
@@ -139,6 +141,23 @@ impl Cuts {
     /// Joins a draft and a target.
     pub fn new(draft: ToyModel, target: ToyModel, context_length: u32, eos_ids: &[u32], odds: Odds, seed: u64) -> Self {
         let edge = EdgeSession::new(draft.draft_info(context_length, None));
+        Self::of(edge, draft, target, context_length, eos_ids, (odds, seed))
+    }
+
+    /// Joins an edge without a draft model and a target.
+    pub fn looking_up(target: ToyModel, context_length: u32, eos_ids: &[u32], odds: Odds, seed: u64) -> Self {
+        let edge = EdgeSession::new(target.draft_info(0, None));
+        Self::of(edge, target.clone(), target, context_length, eos_ids, (odds, seed))
+    }
+
+    fn of(
+        edge: EdgeSession,
+        draft: ToyModel,
+        target: ToyModel,
+        context_length: u32,
+        eos_ids: &[u32],
+        (odds, seed): (Odds, u64),
+    ) -> Self {
         let info = target.target_info(context_length, eos_ids);
         let mut pair = Self {
             edge,
@@ -155,6 +174,7 @@ impl Cuts {
             has_struck: true,
             now: Duration::ZERO,
             committed: Vec::new(),
+            forwards: 0,
             end: None,
             offline_tokens: 0,
             preview: Preview::new(0.5),
@@ -223,6 +243,7 @@ impl Cuts {
     }
 
     fn run_draft(&mut self, forward: &Forward) {
+        self.forwards += 1;
         for (row, hidden) in self.draft.forward(forward) {
             self.edge.handle_logits(&row, &hidden, self.now).unwrap();
         }

@@ -68,7 +68,7 @@ fn right_guesses_made_offline_are_kept() {
 fn passages_beside_a_text_change_no_confirmed_token_and_save_passes() {
     let target = ToyModel::target(23, 7);
     let draft = target.draft(1.0);
-    let (mut counts, mut passes, mut unlike) = (Counts::default(), [0; 2], 0);
+    let (mut counts, mut passes, mut unlike) = (Counts::default(), [0; 3], 0);
     for (seed, temperature) in (0..150).zip([0.0, 0.5, 1.0].into_iter().cycle()) {
         let settings = |mode, seed| Settings { mode, sampling: at(temperature), seed, max_new_tokens: 60 };
         let alone = |seed| {
@@ -78,8 +78,18 @@ fn passages_beside_a_text_change_no_confirmed_token_and_save_passes() {
         let (expected, other) = (alone(seed), alone(seed + 1000));
         let wrong: Vec<u32> =
             (0..).zip(&expected).map(|(at, &id)| if at % 5 == 4 { (id + 1) % 23 } else { id }).collect();
-        for (with, odds) in [(false, Odds::SMOOTH), (true, Odds::SMOOTH), (true, ODDS)] {
-            let mut pair = Cuts::new(draft.clone(), target.clone(), 128, &[5], odds, seed);
+        // Without a draft model guesses are looked up, and nothing else is done.
+        for (with, odds, has_model) in [
+            (false, Odds::SMOOTH, true),
+            (true, Odds::SMOOTH, true),
+            (true, ODDS, true),
+            (true, Odds::SMOOTH, false),
+            (true, ODDS, false),
+        ] {
+            let mut pair = match has_model {
+                true => Cuts::new(draft.clone(), target.clone(), 128, &[5], odds, seed),
+                false => Cuts::looking_up(target.clone(), 128, &[5], odds, seed),
+            };
             let mut passages = Passages::default();
             for (name, passage) in [("own", &expected), ("other", &other), ("wrong", &wrong)] {
                 if with && (name != "own" || seed % 2 == 0) {
@@ -92,11 +102,12 @@ fn passages_beside_a_text_change_no_confirmed_token_and_save_passes() {
             counts += pair.counts;
             unlike += usize::from(pair.first_shown != expected);
             if odds.bytes.is_none() && seed % 2 == 0 {
-                passes[usize::from(with)] += pair.edge.statistics().server_passes;
+                passes[usize::from(with) + usize::from(!has_model)] += pair.edge.statistics().server_passes;
             }
+            assert!(has_model || pair.forwards == 0, "no pass is asked for");
         }
     }
-    println!("{counts:?}, passes without and with {passes:?}, {unlike} texts seen otherwise first");
-    assert!(passes[1] < passes[0], "{passes:?}");
+    println!("{counts:?}, passes without, with and by them alone {passes:?}, {unlike} texts seen otherwise first");
+    assert!(passes[1] < passes[0] && passes[2] < passes[0], "{passes:?}");
     assert!(unlike > 30 && counts.resumed > 30, "{unlike}, {counts:?}");
 }

@@ -52,6 +52,8 @@ impl GpuHandle {
 pub enum Engine {
     Wasm,
     WebGpu,
+    /// No model: guesses are looked up.
+    Lookup,
 }
 
 impl Engine {
@@ -59,6 +61,7 @@ impl Engine {
         match self {
             Self::Wasm => "wasm",
             Self::WebGpu => "webgpu",
+            Self::Lookup => "lookup",
         }
     }
 }
@@ -183,13 +186,46 @@ pub struct CachedDraft {
     rows: Rows,
 }
 
+/// Source of an edge's guesses besides lookups.
+pub enum EdgeDraft {
+    Model(Box<CachedDraft>),
+    /// There is no model, so that no session asks for a forward pass.
+    Nothing,
+}
+
+impl EdgeDraft {
+    pub fn of(draft: Option<&Rc<Draft>>) -> Self {
+        draft.map_or(Self::Nothing, |draft| Self::Model(Box::new(CachedDraft::new(draft.clone()))))
+    }
+}
+
+impl DraftModel for EdgeDraft {
+    type Error = ModelError;
+
+    async fn forward(&mut self, forward: &Forward) -> Result<Vec<DraftRow<'_>>, ModelError> {
+        match self {
+            Self::Model(draft) => draft.forward(forward).await,
+            Self::Nothing => {
+                Err(ModelError::ContextExceeded { chunk: 0, cached: 0, added: forward.tokens.len(), context_length: 0 })
+            }
+        }
+    }
+
+    async fn choose(&mut self, forward: &Forward) -> Result<Vec<Chosen>, ModelError> {
+        match self {
+            Self::Model(draft) => draft.choose(forward).await,
+            Self::Nothing => Ok(Vec::new()),
+        }
+    }
+}
+
 struct OnProcessor {
     cache: KvCache,
     scratch: Scratch,
 }
 
 impl CachedDraft {
-    pub fn new(draft: Rc<Draft>) -> Self {
+    fn new(draft: Rc<Draft>) -> Self {
         let on_processor = OnProcessor { cache: draft.model.new_cache(), scratch: Scratch::default() };
         let may_use_gpu = !draft.gpu_is_used.replace(true);
         Self { held: Vec::new(), holds_on_gpu: false, may_use_gpu, on_processor, rows: Rows::default(), draft }

@@ -16,7 +16,7 @@ use outrider_speculation::{
 use wasm_bindgen::prelude::*;
 
 use crate::{
-    draft::{CachedDraft, Draft},
+    draft::{Draft, EdgeDraft, Engine},
     error::Failure,
     link::{LinkedSocket, Links},
     options::{
@@ -40,7 +40,10 @@ pub struct Edge {
 
 /// Parts that all sessions of a page share.
 struct Shared {
-    draft: Rc<Draft>,
+    /// Draft model; `None` where guesses are looked up only.
+    draft: Option<Rc<Draft>>,
+    /// Token that begins a text, if the tokenizer does not put one there itself.
+    first_token: Option<u32>,
     tokenizer: Tokenizer,
     weight_bytes: usize,
     heads: Option<Arc<Heads>>,
@@ -55,12 +58,14 @@ impl Edge {
     /// Information about the draft model: `{ engine, declined, vocabSize, contextLength, weightBytes, memoryBytes,
     /// heads: { gate, stop } }`.
     pub fn info(&self) -> Result<JsValue, JsValue> {
-        let config = self.shared.draft.config();
+        let draft = self.shared.draft.as_ref();
+        let DraftInfo { vocab_size, context_length, .. } = self.draft_info();
         Ok(to_js(&DraftModel {
-            engine: self.shared.draft.engine().name(),
-            declined: self.shared.draft.declined(),
-            vocab_size: config.vocab_size as u32,
-            context_length: config.context_length as u32,
+            engine: draft.map_or(Engine::Lookup, |draft| draft.engine()).name(),
+            declined: draft.and_then(|draft| draft.declined()),
+            vocab_size,
+            // Without a model the server's context alone counts.
+            context_length: if draft.is_some() { context_length } else { u32::MAX },
             weight_bytes: self.shared.weight_bytes,
             memory_bytes: memory_bytes(),
             heads: self.shared.heads.as_deref().map(HeadsInfo::from).unwrap_or_default(),
@@ -92,7 +97,7 @@ impl Edge {
         let (browser, change) = Browser::new(url, token, self.shared.links.clone())?;
         *self.change.borrow_mut() = Some(change);
         let socket = browser.open().await?;
-        let opened = Connection::open(session, browser, socket, CachedDraft::new(self.shared.draft.clone())).await;
+        let opened = Connection::open(session, browser, socket, EdgeDraft::of(self.shared.draft.as_ref())).await;
         let connection = opened.map_err(|error| match error {
             DriveError::Lost => Failure::new("connection-failed", format!("{url} cannot be reached")),
             other => other.into(),
@@ -132,7 +137,7 @@ impl Edge {
         let (browser, change) = Browser::new(url, token, self.shared.links.clone())?;
         *self.change.borrow_mut() = Some(change);
         let socket = LinkedSocket::closed(self.shared.links.clone());
-        let connection = Connection::new(session, browser, socket, CachedDraft::new(self.shared.draft.clone()));
+        let connection = Connection::new(session, browser, socket, EdgeDraft::of(self.shared.draft.as_ref()));
         *self.connection.borrow_mut() = Some(connection);
         Ok(to_js(&info)?)
     }
@@ -292,16 +297,22 @@ impl Edge {
 }
 
 impl Edge {
-    /// Assembles an edge from its loaded parts. `weight_bytes` is the size of the model's file.
+    /// Assembles an edge from its loaded parts; without a draft model guesses are looked up only. `weight_bytes` is the
+    /// size of the model's file.
     pub(crate) fn assemble(
-        draft: Draft,
+        draft: Option<Draft>,
         tokenizer: Tokenizer,
         weight_bytes: usize,
         heads: Option<Heads>,
         chat: ChatTemplate,
     ) -> Self {
+        let first_token = match &draft {
+            Some(draft) => draft.config().first_token(),
+            None => chat.source().first_token,
+        };
         Self::of(Rc::new(Shared {
-            draft: Rc::new(draft),
+            draft: draft.map(Rc::new),
+            first_token,
             tokenizer,
             weight_bytes,
             heads: heads.map(Arc::new),
@@ -316,17 +327,17 @@ impl Edge {
     }
 
     fn draft_info(&self) -> DraftInfo {
-        let config = self.shared.draft.config();
+        let config = self.shared.draft.as_ref().map(|draft| draft.config());
         DraftInfo {
-            vocab_size: config.vocab_size as u32,
+            vocab_size: config.map_or(self.shared.tokenizer.vocab_size(), |config| config.vocab_size) as u32,
             tokenizer_hash: self.shared.tokenizer.fingerprint(),
-            context_length: config.context_length as u32,
+            context_length: config.map_or(0, |config| config.context_length) as u32,
             heads: self.shared.heads.clone(),
         }
     }
 
     fn prompt(&self, start: &Start) -> Result<Vec<u32>, Failure> {
-        let first = self.shared.draft.config().first_token();
+        let first = self.shared.first_token;
         Ok(match start {
             Start::Text(text) => self.shared.tokenizer.encode_prompt(first, text)?,
             Start::Conversation(said) => self.shared.chat.encode(&self.shared.tokenizer, first, said, local_time())?,

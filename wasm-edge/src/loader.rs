@@ -141,11 +141,22 @@ impl EdgeLoader {
         // The model's table may have more rows than the target's.
         loaded.cut_vocabulary(tokenizer.vocab_size()).map_err(Failure::from)?;
         let heads = heads_safetensors.map(|bytes| heads::read(&bytes, loaded.config(), &tokenizer)).transpose()?;
-        let chat = match chat_json {
-            Some(json) => ChatTemplate::from_json(&json),
-            None => ChatTemplate::new(ChatSource::default()),
-        };
-        let chat = chat.map_err(|error| Failure::new("corrupt-chat", error.to_string()))?;
-        Ok(Edge::assemble(loaded.into_draft().await?, tokenizer, self.bytes, heads, chat))
+        Ok(Edge::assemble(Some(loaded.into_draft().await?), tokenizer, self.bytes, heads, template(chat_json)?))
     }
+
+    /// Creates an edge without a draft model, which looks guesses up in the text and in texts of the page. Takes and
+    /// throws as [`finish`](Self::finish).
+    pub fn lookup(tokenizer_json: Vec<u8>, chat_json: Option<Vec<u8>>) -> Result<Edge, JsValue> {
+        console_error_panic_hook::set_once();
+        let tokenizer = Tokenizer::from_bytes(&tokenizer_json).map_err(|error| Failure::tokenizer(&error))?;
+        Ok(Edge::assemble(None, tokenizer, 0, None, template(chat_json)?))
+    }
+}
+
+fn template(chat_json: Option<Vec<u8>>) -> Result<ChatTemplate, Failure> {
+    let chat = match chat_json {
+        Some(json) => ChatTemplate::from_json(&json),
+        None => ChatTemplate::new(ChatSource::default()),
+    };
+    chat.map_err(|error| Failure::new("corrupt-chat", error.to_string()))
 }

@@ -13,14 +13,14 @@ use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
 
 use crate::{
-    draft::CachedDraft,
+    draft::EdgeDraft,
     error::Failure,
     link::{LinkedSocket, Links},
     turn::Turn,
 };
 
 /// Session with its socket and its draft model.
-pub type Connection = Driver<Browser, CachedDraft>;
+pub type Connection = Driver<Browser, EdgeDraft>;
 
 /// Longest time of a timer, in milliseconds; browsers end longer ones at once.
 const LONGEST_TIMER: u128 = i32::MAX as u128;

@@ -25,7 +25,13 @@ struct Case {
 impl Case {
     fn render(&self, conversation: &Conversation, now: i64) -> Result<String, ChatError> {
         let (bos_token, eos_token) = ("<s>".to_owned(), "</s>".to_owned());
-        let source = ChatSource { template: Some(self.template.clone()), tool_use: None, bos_token, eos_token };
+        let source = ChatSource {
+            template: Some(self.template.clone()),
+            tool_use: None,
+            bos_token,
+            eos_token,
+            first_token: None,
+        };
         ChatTemplate::new(source).unwrap().render(conversation, now)
     }
 }

@@ -35,8 +35,8 @@ export interface EngineRequest {
 
 /** The engine that is running. */
 export interface EngineInfo {
-  /** The engine that drafts. WebAssembly does everything else in any case; `none` without a draft model. */
-  engine: EngineKind | 'none';
+  /** The engine that drafts. WebAssembly does everything else in any case. `lookup` has no model, `none` no worker. */
+  engine: EngineKind | 'lookup' | 'none';
   /** The reason why the GPU does not draft although it was asked for; null otherwise. */
   declined: string | null;
   /** The build that runs; `none` without a draft model. */

@@ -72,7 +72,7 @@ export interface Link {
 
 /** The draft model, and the engine that runs it. */
 export interface DraftInfo extends ModelInfo {
-  engine: EngineKind;
+  engine: EngineKind | 'lookup';
   declined: string | null;
 }
 
@@ -304,6 +304,8 @@ export interface Engine {
     new (totalBytes?: number): EdgeLoader;
     /** Makes a loader for a GPU, which drafts `always` or only if it is faster. */
     on_gpu(totalBytes: number | undefined, gpu: GpuHandle, always: boolean): EdgeLoader;
+    /** Makes an engine without a draft model, which looks guesses up. */
+    lookup(tokenizer: Uint8Array, chat: Uint8Array | undefined): Edge;
   };
   GpuHandle: { open(): Promise<GpuHandle> };
 }

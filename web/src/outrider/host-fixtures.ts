@@ -76,7 +76,7 @@ export async function loaded(
   const exit = vi.fn();
   const finish = vi.fn((..._: unknown[]) => Promise.resolve(edge));
   const loaders: { on: string; totalBytes: number | undefined; chunks: number[][]; free: () => void }[] = [];
-  const ignoreSettings = vi.fn();
+  const [ignoreSettings, lookup] = [vi.fn(), vi.fn()];
   class EdgeLoader {
     on = 'processor';
     totalBytes: number | undefined;
@@ -92,6 +92,11 @@ export async function loaded(
 
     static on_gpu(totalBytes: number | undefined, { name }: GpuHandle, always: boolean): EdgeLoader {
       return Object.assign(new EdgeLoader(totalBytes), { on: `${name}${always ? ', always' : ''}` });
+    }
+
+    static lookup(...given: unknown[]): Edge {
+      lookup(...given);
+      return edge;
     }
 
     push(chunk: Uint8Array): void {
@@ -137,7 +142,20 @@ export async function loaded(
   });
   host.receive({ type: 'context', id: 'early', text: 'before' });
   await vi.waitFor(() => expect(posts.at(-1)?.type).toMatch(/^load/));
-  return { host, posts, edge, connect, exit, finish, loaders, sources, ignoreSettings, keepWelcome, allowOffline };
+  return {
+    host,
+    posts,
+    edge,
+    lookup,
+    connect,
+    exit,
+    finish,
+    loaders,
+    sources,
+    ignoreSettings,
+    keepWelcome,
+    allowOffline,
+  };
 }
 
 export const answer = (posts: FromWorker[]) =>

@@ -106,6 +106,24 @@ test('a draft and a tokenizer may be files of the user', async () => {
   expect(finish).toHaveBeenLastCalledWith(new TextEncoder().encode('{}'), undefined, undefined);
 });
 
+test('where guesses are looked up no model is downloaded', async () => {
+  const { sources, host, lookup, loaders, posts } = await loaded({}, null, undefined, new Uint8Array([5]));
+  posts.length = 0;
+  const count = loaders.length;
+  host.receive({
+    type: 'load',
+    engine: { engine: 'wasm', build: 'auto', threads: 1, addresses },
+    sources: { ...sources, draft: null, heads: null },
+    link: openLink,
+    connectTimeoutMs: 1000,
+    offline: false,
+    claim: null,
+  });
+  await vi.waitFor(() => expect(posts.at(-1)?.type).toBe('loaded'));
+  expect(loaders).toHaveLength(count);
+  expect(lookup).toHaveBeenCalledWith(new Uint8Array(), new Uint8Array([5]));
+});
+
 test('the draft goes into the engine as it comes; a download that starts over starts a new loader', async () => {
   const { loaders } = await loaded({}, null, async (_, sink) => {
     await sink.begin(null);

@@ -1,7 +1,7 @@
-import type { EngineKind, EngineRequest } from './builds.js';
+import type { EngineRequest } from './builds.js';
 import { readInto } from './download.js';
 import type { Sink } from './download.js';
-import type { Edge, EdgeLoader, Engine, GpuHandle, Link } from './edge.js';
+import type { DraftInfo, Edge, EdgeLoader, Engine, GpuHandle, Link } from './edge.js';
 import type { RunningEngine } from './engine.js';
 import { describe, OutriderError, revive } from './errors.js';
 import { emptySummary } from './generation.js';
@@ -56,7 +56,7 @@ export class EdgeHost {
   #link: Link | null = null;
   #started: RunningEngine['info'] | null = null;
   /** The engine that was last reported to the page. */
-  #kind: EngineKind = 'wasm';
+  #kind: DraftInfo['engine'] = 'wasm';
   /** Texts that came before the engine was there. */
   #early: ContextMessage[] = [];
 
@@ -115,12 +115,15 @@ export class EdgeHost {
         bytesOf(sources.tokenizer, this.#around, headers),
         sources.heads === null ? null : this.#around.downloadOptional(sources.heads, headers),
         this.#around.downloadOptional(sources.chat, headers),
-        into(sources.draft, draft, this.#around, headers, (loadedBytes, totalBytes) => {
-          post({ type: 'progress', progress: { stage: 'download', loadedBytes, totalBytes } });
-        }),
+        sources.draft &&
+          into(sources.draft, draft, this.#around, headers, (loadedBytes, totalBytes) => {
+            post({ type: 'progress', progress: { stage: 'download', loadedBytes, totalBytes } });
+          }),
       ]);
       post({ type: 'progress', progress: { stage: 'prepare' } });
-      const edge = await draft.finish(tokenizer, heads, chat);
+      const edge = sources.draft
+        ? await draft.finish(tokenizer, heads, chat)
+        : (await loading).EdgeLoader.lookup(tokenizer, chat ?? undefined);
       if (this.#link) edge.set_link(this.#link);
       for (const message of this.#early.splice(0)) this.#applyContext(edge, message);
       this.#edge = edge;

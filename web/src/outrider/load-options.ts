@@ -17,9 +17,10 @@ export interface LoadOptions {
   model?: string | undefined;
   /**
    * The draft model, a GGUF file or safetensors that have their `config.json` within: its address, or a file that the
-   * user has picked; `pair/draft` below `server` if not given.
+   * user has picked; `pair/draft` below `server` if not given. `'lookup'` downloads no model: guesses are what followed
+   * the text's end earlier, in itself or in texts of {@link Outrider.context}.
    */
-  draft?: string | URL | Blob | undefined;
+  draft?: 'lookup' | (string & {}) | URL | Blob | undefined;
   /** Its `tokenizer.json`, likewise; `pair/tokenizer.json` below `server` if not given. */
   tokenizer?: string | URL | Blob | undefined;
   /**
@@ -28,7 +29,7 @@ export interface LoadOptions {
    */
   heads?: string | URL | undefined;
   /**
-   * Address of what makes prompts of conversations, `{ template, tool_use, bos_token, eos_token }` as JSON with Jinja templates;
+   * Address of what makes prompts of conversations, `{ template, tool_use, bos_token, eos_token, first_token }` as JSON with Jinja templates;
    * `chat.json` beside the tokenizer if not given. Where the server answers 404 a plain form is taken.
    */
   chat?: string | URL | undefined;
@@ -279,7 +280,7 @@ export function sourcesOf(options: LoadOptions): Sources {
   // A relative address is below the server, or beside the page if the page gave it.
   const source = (given: string | URL | Blob | undefined, otherwise: string): string | Blob =>
     given instanceof Blob ? given : addressOf(given ?? ofModel(options, otherwise), location.href, otherwise).href;
-  const draft = source(options.draft, 'pair/draft');
+  const draft = options.draft === 'lookup' ? null : source(options.draft, 'pair/draft');
   const tokenizer = source(options.tokenizer, 'pair/tokenizer.json');
   const hasOwn = options.tokenizer !== undefined && typeof tokenizer === 'string';
   const beside = hasOwn ? new URL('chat.json', tokenizer) : ofModel(options, 'pair/chat.json');

@@ -20,7 +20,8 @@ import type { PlainError } from './errors.js';
 
 /** Addresses or local files that the worker loads, and the session's address. */
 export interface Sources {
-  draft: string | Blob;
+  /** Null where guesses are looked up only. */
+  draft: string | Blob | null;
   tokenizer: string | Blob;
   /** The address of the trained heads, which may not exist; null without heads. */
   heads: string | null;

@@ -87,6 +87,9 @@ pub enum StartError {
     /// The server takes no guesses.
     #[error("this server takes no guesses: its target makes random draws of its own")]
     NoGuesses,
+    /// Rounds of drafts without a draft model.
+    #[error("rounds need a draft model, and there is none: guesses are looked up, under `auto` or `ahead`")]
+    NoModel,
     /// A setting is out of its range.
     #[error("{name} must be {range}")]
     Setting {
@@ -120,6 +123,7 @@ impl StartError {
             StartError::EmptyPrompt
             | StartError::PromptToken { .. }
             | StartError::NoGuesses
+            | StartError::NoModel
             | StartError::Setting { .. }
             | StartError::Scheme(_)
             | StartError::Rule(_)

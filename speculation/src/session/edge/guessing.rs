@@ -57,8 +57,8 @@ pub(super) struct Guessing {
     scheme: Scheme,
     /// The most guesses that the server lets lie ahead of the text.
     most: usize,
-    /// The most tokens that the draft model reads.
-    context: usize,
+    /// The most tokens that the draft model reads; `None` without one.
+    context: Option<usize>,
     /// The most branches of them that the server takes.
     branches: usize,
     /// True to guess second candidates; `None`: by what is measured.
@@ -128,7 +128,7 @@ impl Guessing {
             noise: (!ends.server.limits.own_draws).then(|| SharedNoise::new(settings.seed)),
             scheme,
             most: ends.server.limits.max_guesses.min(ends.server.limits.max_draft_tokens).into(),
-            context: ends.draft.context_length as usize,
+            context: Some(ends.draft.context_length as usize).filter(|&tokens| tokens > 0),
             branches: ends.server.limits.max_branches.into(),
             wants_branches: ahead.branches,
             controller,
@@ -173,7 +173,7 @@ impl Guessing {
     /// A forward pass that continues the line without a connection, up to `most` guesses; `None` if the line is that
     /// long or no guess can follow.
     pub(super) fn offline_step(&mut self, text: &Text, most: usize, now: Duration) -> Option<Forward> {
-        if self.draft.is_some() {
+        if self.draft.is_some() || self.context.is_none() {
             return None;
         }
         let policy = Policy { lead: most, most: usize::MAX, branches: 0, ..self.policy(text) };
@@ -271,9 +271,9 @@ impl Guessing {
         self.candidates.next(self.policy(text), |id| text.is_end(id))
     }
 
-    /// True if nothing is guessed for now. Before the first token guesses are all that a user can see.
+    /// True if nothing is drafted for now. Before the first token guesses are all that a user can see.
     fn rests(&self) -> bool {
-        self.has_begun && self.controller.plan().mode == Mode::Alone
+        self.context.is_none() || self.has_begun && self.controller.plan().mode == Mode::Alone
     }
 
     fn policy(&self, text: &Text) -> Policy {
@@ -285,7 +285,7 @@ impl Guessing {
             rates: plan.rates,
             branches: if self.is_branching() { self.branches } else { 0 },
             most: self.most,
-            depth: room.min(self.context.saturating_sub(text.len())),
+            depth: room.min(self.context.map_or(room, |context| context.saturating_sub(text.len()))),
         }
     }
 

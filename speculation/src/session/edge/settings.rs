@@ -28,7 +28,7 @@ pub struct DraftInfo {
     pub vocab_size: u32,
     /// SHA-256 of the vocabulary; FORMAT.md says of what exactly.
     pub tokenizer_hash: [u8; 32],
-    /// The most tokens the draft model can read.
+    /// The most tokens the draft model can read; 0 without a draft model, where guesses are looked up only.
     pub context_length: u32,
     /// Trained heads on its hidden states, if it has any.
     pub heads: Option<Arc<Heads>>,
@@ -235,6 +235,7 @@ pub(super) fn check(prompt: &[u32], settings: &Settings, ends: Ends<'_>) -> Resu
             return if is_right { Ok(()) } else { setting("the group", range) };
         }
         Mode::Ahead(_) => return Ok(()),
+        Mode::Speculative(_) if draft.context_length == 0 => return Err(StartError::NoModel),
         Mode::Speculative(speculation) => speculation,
     };
     if speculation.draft_length == 0 {
