@@ -127,10 +127,16 @@ test('where the draft model cannot be loaded the text goes on alone, or later on
   await vi.waitFor(() => expect(generation.statistics?.tokens).toBe(1));
   expect(reasons).toEqual(['wasm-failed']);
   generation.stop();
-  const strict = await load({ fallback: 'none' });
+  const strict = await load({ fallback: 'none', wait: 'server' });
   say({ type: 'load-failed', error });
   await strict.ready;
   await expect(strict.generate('p').summary).rejects.toMatchObject({ code: 'wasm-failed' });
+  // Where the server is not to write alone, loading waits for the draft model.
+  const last = SlowWorker.last;
+  const waiting = load({ fallback: 'none' });
+  await vi.waitFor(() => expect(SlowWorker.last).not.toBe(last));
+  say({ type: 'load-failed', error });
+  await expect(waiting).rejects.toMatchObject({ code: 'wasm-failed' });
 });
 
 test('without a server the draft model is loaded alone where that is wanted, until the server answers', async () => {

@@ -67,8 +67,8 @@ export interface LoadOptions {
   /**
    * The answer that `load()` waits for. `server` (default): the server's first answer; it writes alone, the same text of
    * the same seed, until the draft model has been loaded and joins, also in the middle of a text ({@link Outrider.ready}).
-   * `draft`: the draft model as well, always so with `resume`, and with a `chat` of the page's own, which the server
-   * does not have.
+   * `draft`: the draft model as well. That is the default with `fallback: 'none'`, and always so with `resume` and with a
+   * `chat` of the page's own, which the server does not have.
    */
   wait?: 'server' | 'draft' | undefined;
   /** The link to begin with; see {@link Outrider.setLink}. */

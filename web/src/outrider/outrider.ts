@@ -121,7 +121,8 @@ export class Outrider {
     outrider.#onProgress = options.onProgress ?? outrider.#onProgress;
     const abort = (): void => outrider.#discardWorker(options.signal?.reason);
     options.signal?.addEventListener('abort', abort, { once: true });
-    const waits = options.wait === 'draft' || Boolean(options.resume ?? options.chat);
+    const { wait = options.fallback === 'none' ? 'draft' : 'server' } = options;
+    const waits = wait === 'draft' || Boolean(options.resume ?? options.chat);
     try {
       // Loading does not wait for a question to the user.
       if (options.persist) void navigator.storage?.persist?.().catch(() => {});

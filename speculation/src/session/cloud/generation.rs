@@ -358,7 +358,7 @@ impl Generation {
                 }
             },
         };
-        let shaped = |by: &Arc<dyn Shaping>| PassShaping { by: Arc::clone(by), text: self.committed.clone() };
+        let shaped = |by: &Arc<dyn Shaping>| Box::new(PassShaping { by: Arc::clone(by), text: self.committed.clone() });
         let shaping = self.shaping.as_ref().filter(|_| rows > 0).map(shaped);
         Some(Pass { forward: Forward::new(self.cached, tokens, rows), round, left, shaping })
     }

@@ -43,7 +43,7 @@ pub struct Pass {
     /// The most tokens that the text may still grow by, at least one: where it is cut, whatever is judged.
     pub left: usize,
     /// The change of the rows before they are judged.
-    pub shaping: Option<PassShaping>,
+    pub shaping: Option<Box<PassShaping>>,
 }
 
 /// The pass under way, as its judgement will be read.

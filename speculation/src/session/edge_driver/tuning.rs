@@ -16,7 +16,7 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
         self.session.set_passages(passages);
     }
 
-    /// Changes the target's logits: [`EdgeSession::set_shaping`].
+    /// Changes the target's logits: [`EdgeSession::set_shaping`](super::EdgeSession::set_shaping).
     pub fn set_shaping(&mut self, options: Option<String>, answered: usize) {
         self.session.set_shaping(options, answered);
     }
