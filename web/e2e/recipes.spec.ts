@@ -44,6 +44,9 @@ test.beforeEach(({ page }) => {
 
 /** The expected result of each recipe; a new recipe fails until it is here. */
 const shows: Record<string, (page: Page) => Promise<void>> = {
+  'an-answer-as-json': async (page) => {
+    await expect(page.locator('#cat li')).toHaveText([/^name: .{0,12}$/, /^color: (black|white)$/]);
+  },
   'stream-a-text-into-a-page': async (page) => {
     await expect(page.locator('#status')).toHaveText('Ready');
     // Over a slow link: else the text is there before it can be stopped.
