@@ -9,7 +9,7 @@
 //! | `/pair/heads.safetensors` | its trained heads, if it has any | checked | |
 //! | `/pair/chat.json` | the target's chat template, if it has one | checked | |
 //! | `/session` | the WebSocket | checked | wanted |
-//! | `/v1/models`, `/v1/completions`, `/v1/chat/completions` | the target alone, as OpenAI's API ([`crate::openai`]) | checked | wanted |
+//! | `/v1/models`, `/v1/completions`, `/v1/chat/completions`, `/v1/responses` | the target alone, as OpenAI's API ([`crate::openai`]) | checked | wanted |
 //! | `/v1/info` | version, models, schemes, rules and limits of this server, as JSON | checked | wanted |
 //! | `/v1/usage` | requests and tokens of the request's key, as JSON | checked | wanted |
 //! | `/metrics` | metrics for Prometheus | checked | wanted |

@@ -34,10 +34,12 @@ use crate::{
 mod calls;
 mod conversation;
 mod python;
+mod reasoning;
 
 pub use self::{
     calls::{Call, CallReader, Piece},
     conversation::{Conversation, Message, MessageError, TemplateVariables, Tool, VariableError},
+    reasoning::ReasoningReader,
 };
 
 /// Chat template of a model and the tokens it uses. Serialized as JSON, it is all that a browser needs for chat
@@ -94,6 +96,8 @@ const DEFAULT: &str = "default";
 const TOOL_USE: &str = "tool_use";
 /// Tag in templates that teach the model to wrap its calls in tags.
 const CALL_TAG: &str = "<tool_call>";
+/// Tag that ends the reasoning in templates of models that reason.
+const THOUGHT_TAG: &str = "</think>";
 
 impl ChatTemplate {
     /// Compiles a chat template.
@@ -176,6 +180,15 @@ impl ChatTemplate {
     pub fn call_reader(&self, tools: &[Tool]) -> CallReader {
         let tagged = self.template(true).is_some_and(|(_, template)| template.contains(CALL_TAG));
         CallReader::new(tools, tagged)
+    }
+
+    /// Creates a reader for the reasoning before an answer to a prompt, if the template knows the tag that ends it.
+    #[must_use]
+    pub fn reasoning_reader(&self, tokenizer: &Tokenizer, prompt: &[u32]) -> Option<ReasoningReader> {
+        /// Tokens at the end of a prompt that the opening tag is looked for in.
+        const TAIL: usize = 16;
+        self.template(false).filter(|(_, template)| template.contains(THOUGHT_TAG))?;
+        Some(ReasoningReader::after(&tokenizer.decode(&prompt[prompt.len().saturating_sub(TAIL)..])))
     }
 
     /// Templates with marks for the special tokens of a tokenizer.

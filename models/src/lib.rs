@@ -57,7 +57,7 @@ mod tokenizer;
 
 #[cfg(feature = "chat")]
 pub use chat::{
-    Call, CallReader, ChatError, ChatSource, ChatTemplate, Conversation, Message, MessageError, Piece,
+    Call, CallReader, ChatError, ChatSource, ChatTemplate, Conversation, Message, MessageError, Piece, ReasoningReader,
     TemplateVariables, Tool, VariableError,
 };
 #[cfg(not(target_arch = "wasm32"))]

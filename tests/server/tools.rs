@@ -97,11 +97,13 @@ impl Scripted {
         let mut events: Vec<&str> = answer.body.split("\n\n").filter(|event| !event.is_empty()).collect();
         assert_eq!(events.pop(), Some("data: [DONE]"), "{}", answer.body);
         let (mut content, mut calls, mut finish) = (String::new(), Vec::new(), Value::Null);
+        let mut reasoning = String::new();
         for event in events {
             let chunk: Value = serde_json::from_str(event.strip_prefix("data: ").unwrap()).unwrap();
             let streamed = &chunk["choices"][0];
             assert!(finish.is_null(), "nothing follows the end: {event}");
             content.push_str(streamed["delta"]["content"].as_str().unwrap_or_default());
+            reasoning.push_str(streamed["delta"]["reasoning_content"].as_str().unwrap_or_default());
             for call in streamed["delta"]["tool_calls"].as_array().into_iter().flatten() {
                 assert_eq!((&call["index"], &call["type"]), (&json!(calls.len()), &json!("function")));
                 calls.push(call["function"].clone());
@@ -110,6 +112,7 @@ impl Scripted {
         }
         assert_eq!(finish, choice["finish_reason"]);
         assert_eq!(content, choice["message"]["content"].as_str().unwrap_or_default());
+        assert_eq!(reasoning, choice["message"]["reasoning_content"].as_str().unwrap_or_default());
         assert_eq!(calls, functions(&choice["message"]));
         choice.clone()
     }
@@ -245,4 +248,136 @@ async fn tools_that_cannot_be_shown_or_forced_are_refused() {
     }
     let hidden = plain.answers("Yes.", with("tool_choice", json!("none"))).await;
     assert_eq!(hidden["message"]["content"], "Yes.", "tools that are not to be shown need no place");
+}
+
+/// Templates that know the tag of reasoning, with and without opening it in the prompt, in the manner of Qwen3 and
+/// DeepSeek-R1.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_reasoning_before_an_answer_is_separated() {
+    let template = "{% for message in messages %}{{ message.role }}: {% if message.reasoning_content %}<think>\
+        {{ message.reasoning_content }}</think>{% endif %}{{ message.content }}\n{% endfor %}assistant:";
+    let body = json!({ "messages": [{ "role": "user", "content": "Will it rain?" }] });
+    for (template, written) in [
+        (template.to_owned(), "<think>\nIt may.\n</think>\n\nYes."),
+        (format!("{template}\n<think>\n"), "It may.\n</think>\n\nYes."),
+    ] {
+        let scripted = Scripted::start(Some(&template)).await;
+        let message = scripted.answers(written, body.clone()).await["message"].take();
+        let separated =
+            json!({ "role": "assistant", "content": "Yes.", "refusal": null, "reasoning_content": "It may." });
+        assert_eq!(message, separated);
+        let mut raw = body.clone();
+        raw["reasoning_format"] = json!("none");
+        assert_eq!(scripted.answers(written, raw).await["message"]["content"], written);
+        // Clients send messages back as they came.
+        let mut next = body.clone();
+        next["messages"].as_array_mut().unwrap().extend([message, json!({ "role": "user", "content": "When?" })]);
+        scripted.answers("Soon.", next).await;
+        assert!(scripted.prompt().contains("assistant: <think>It may.</think>Yes.\n"), "{}", scripted.prompt());
+    }
+    let scripted = Scripted::start(Some(TAGGED)).await;
+    let choice = scripted.answers("<think>It may.</think>Yes.", body).await;
+    assert_eq!(choice["message"]["content"], "<think>It may.</think>Yes.", "a template that knows no such tag");
+}
+
+const RESPONSES: &str = "/v1/responses";
+
+/// Events of a response, whose last one has the whole.
+async fn response_events(scripted: &Scripted, mut body: Value) -> (Vec<Value>, Value) {
+    body["stream"] = json!(true);
+    let answer = http::post(scripted.server.address(), RESPONSES, &[], &body.to_string()).await;
+    let events: Vec<Value> = answer
+        .body
+        .split("\n\n")
+        .filter(|event| !event.is_empty())
+        .map(|event| {
+            let (name, data) = event.split_once('\n').unwrap();
+            let data: Value = serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap();
+            assert_eq!(name.strip_prefix("event: "), data["type"].as_str());
+            data
+        })
+        .collect();
+    for (number, event) in events.iter().enumerate() {
+        assert_eq!(event["sequence_number"], number);
+    }
+    let whole = events.last().unwrap()["response"].clone();
+    (events, whole)
+}
+
+/// Output of a response without ids.
+fn output(mut response: Value) -> Value {
+    for item in response["output"].as_array_mut().unwrap() {
+        item.as_object_mut().unwrap().remove("id");
+    }
+    response["output"].take()
+}
+
+/// By OpenAI's reference of the Responses API: items, events, and a conversation that is sent back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_response_has_items_and_its_conversation_goes_on() {
+    let scripted = Scripted::start(Some(TAGGED)).await;
+    let write = |text: &str| *scripted.script.lock().unwrap() = scripted.tokenizer.encode(text).unwrap();
+    let ask = async |body: &Value| -> Value {
+        let answer = http::post(scripted.server.address(), RESPONSES, &[], &body.to_string()).await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        serde_json::from_str(&answer.body).unwrap()
+    };
+    write("It will not.");
+    let body = json!({ "input": "Will it rain?", "instructions": "Be brief.", "temperature": 0, "store": false });
+    let whole = ask(&body).await;
+    let text = json!({ "type": "output_text", "text": "It will not.", "annotations": [] });
+    let message = json!({ "type": "message", "role": "assistant", "status": "completed", "content": [text] });
+    assert_eq!((&whole["status"], &whole["object"]), (&json!("completed"), &json!("response")));
+    assert_eq!(output(whole), json!([message]));
+    assert!(scripted.prompt().ends_with("system: Be brief.\nuser: Will it rain?\nassistant:"), "{}", scripted.prompt());
+    let (events, whole) = response_events(&scripted, body.clone()).await;
+    let of = |name: &str| events.iter().filter(|event| event["type"] == name).collect::<Vec<_>>();
+    let deltas: String =
+        of("response.output_text.delta").iter().map(|event| event["delta"].as_str().unwrap()).collect();
+    assert_eq!((deltas.as_str(), &events[0]["type"]), ("It will not.", &json!("response.created")));
+    assert_eq!(output(whole), json!([message]));
+    for name in ["output_item.added", "content_part.added", "output_text.done", "content_part.done", "output_item.done"]
+    {
+        assert_eq!(of(&format!("response.{name}")).len(), 1, "{name}");
+    }
+    let mut cut = body.clone();
+    cut["max_output_tokens"] = json!(1);
+    let whole = ask(&cut).await;
+    assert_eq!(
+        (&whole["status"], &whole["incomplete_details"]["reason"]),
+        (&json!("incomplete"), &json!("max_output_tokens"))
+    );
+
+    write("Let me look. <tool_call>{\"name\": \"weather\", \"arguments\": {\"days\": 2}}</tool_call>");
+    let tool = json!({ "type": "function", "name": "weather", "parameters": { "type": "object" }, "strict": true });
+    let body = json!({ "input": [{ "role": "user", "content": [{ "type": "input_text", "text": "Will it rain?" }] }],
+        "tools": [tool], "temperature": 0 });
+    let whole = ask(&body).await;
+    let items = whole["output"].as_array().unwrap().clone();
+    assert_eq!((&items[0]["content"][0]["text"], &items[1]["name"]), (&json!("Let me look."), &json!("weather")));
+    assert_eq!((&items[1]["type"], &items[1]["arguments"]), (&json!("function_call"), &json!("{\"days\":2}")));
+    let (events, streamed) = response_events(&scripted, body.clone()).await;
+    assert_eq!(streamed["output"][1]["arguments"], items[1]["arguments"]);
+    assert!(events.iter().any(|event| event["type"] == "response.function_call_arguments.done"));
+    write("No.");
+    let mut next = body.clone();
+    let result = json!({ "type": "function_call_output", "call_id": items[1]["call_id"], "output": "dry" });
+    next["input"].as_array_mut().unwrap().extend(items.into_iter().chain([result]));
+    ask(&next).await;
+    let seen = "assistant: Let me look.<tool_call>{\"name\": \"weather\", \"arguments\": {\"days\": 2}}</tool_call>\n\
+                tool: dry\nassistant:";
+    assert!(scripted.prompt().ends_with(seen), "{}", scripted.prompt());
+
+    for (body, param) in [
+        (json!({}), "input"),
+        (json!({ "input": [{ "type": "image" }] }), "input"),
+        (json!({ "input": "a", "previous_response_id": "resp_1" }), "previous_response_id"),
+        (json!({ "input": "a", "messages": [] }), "messages"),
+        (json!({ "input": "a", "background": true }), "background"),
+        (json!({ "input": "a", "text": { "verbosity": "low" } }), "verbosity"),
+    ] {
+        let answer = http::post(scripted.server.address(), RESPONSES, &[], &body.to_string()).await;
+        let error = serde_json::from_str::<Value>(&answer.body).unwrap()["error"].clone();
+        assert_eq!((answer.status, &error["param"]), (400, &json!(param)), "{error}");
+    }
 }

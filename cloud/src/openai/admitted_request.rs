@@ -6,12 +6,13 @@ use axum::{
     body::Bytes,
     extract::{FromRequest, Request},
 };
-use outrider_models::{CallReader, ChatError, EncodeError};
+use outrider_models::{CallReader, ChatError, EncodeError, ReasoningReader};
 use tokio::time;
 
 use super::{
     fields::{Fields, check_size},
     request::{Chat, Common, Completion, PromptInput},
+    response_request,
     shaping_fields::grammar,
 };
 use crate::{
@@ -56,6 +57,8 @@ pub(super) struct Prompt {
     pub(super) common: Common,
     /// Reader of tool calls in the generated text, if there are tools.
     pub(super) calls: Option<CallReader>,
+    /// Reader of the reasoning before the answer, if it is to be separated.
+    pub(super) reasoning: Option<ReasoningReader>,
     /// Grammar of the generated text, if it is to have a form.
     pub(super) grammar: Option<Grammar>,
 }
@@ -71,36 +74,20 @@ impl AdmittedRequest {
             });
             let prompts = prompts.collect::<Result<_, ApiError>>()?;
             let grammar = grammar(served, common.form.as_ref())?;
-            Ok(Prompt { served: Arc::clone(served), prompts, common, calls: None, grammar })
+            Ok(Prompt { served: Arc::clone(served), prompts, common, calls: None, reasoning: None, grammar })
         })
         .await
     }
 
     /// Reads a request for `/v1/chat/completions`.
     pub(super) async fn chat(&self, shared: &Shared) -> Result<Prompt, ApiError> {
-        self.read(shared, |fields, served, context| {
-            let Chat { conversation, forced, common } = Chat::read(fields, &served.sampling)?;
-            let calls = (!conversation.tools.is_empty()).then(|| served.template.call_reader(&conversation.tools));
-            let call = calls.as_ref().filter(|_| !forced.is_empty()).map(|calls| Form::call(forced, calls));
-            // A message has at least one token, and a token has a bounded number of bytes.
-            let messages = &conversation.messages;
-            if messages.len() > context {
-                let text = format!("{} messages do not fit into a context of {context} tokens.", messages.len());
-                return Err(too_long(text).param("messages"));
-            }
-            let bytes = messages.iter().filter_map(|message| Some(message.content()?.len())).sum();
-            fit(served, context, bytes).map_err(|error| error.param("messages"))?;
-            let tokens = served
-                .template
-                .encode(&served.tokenizer, served.bos_token_id, &conversation, now() as i64)
-                .map_err(|error| {
-                    let param = if matches!(error, ChatError::Tools) { "tools" } else { "messages" };
-                    ApiError::invalid(sentence(&error)).param(param)
-                })?;
-            let grammar = grammar(served, call.as_ref().or(common.form.as_ref()))?;
-            Ok(Prompt { served: Arc::clone(served), prompts: vec![tokens], common, calls, grammar })
-        })
-        .await
+        self.read(shared, chat_prompt).await
+    }
+
+    /// Reads a request for `/v1/responses`.
+    pub(super) async fn response(&self, shared: &Shared) -> Result<Prompt, ApiError> {
+        self.read(shared, |fields, served, context| chat_prompt(response_request::as_chat(fields)?, served, context))
+            .await
     }
 
     /// Parses the body in turn with other clients, since long requests take much time and memory.
@@ -118,6 +105,31 @@ impl AdmittedRequest {
         };
         blocking::run(self.caller.address, read).await
     }
+}
+
+/// Prompt of a conversation.
+fn chat_prompt(fields: Fields, served: &Arc<Served>, context: usize) -> Result<Prompt, ApiError> {
+    let Chat { conversation, forced, separates_reasoning, common } = Chat::read(fields, &served.sampling)?;
+    let calls = (!conversation.tools.is_empty()).then(|| served.template.call_reader(&conversation.tools));
+    let call = calls.as_ref().filter(|_| !forced.is_empty()).map(|calls| Form::call(forced, calls));
+    // A message has at least one token, and a token has a bounded number of bytes.
+    let messages = &conversation.messages;
+    if messages.len() > context {
+        let text = format!("{} messages do not fit into a context of {context} tokens.", messages.len());
+        return Err(too_long(text).param("messages"));
+    }
+    let bytes = messages.iter().filter_map(|message| Some(message.content()?.len())).sum();
+    fit(served, context, bytes).map_err(|error| error.param("messages"))?;
+    let tokens = served.template.encode(&served.tokenizer, served.bos_token_id, &conversation, now() as i64).map_err(
+        |error| {
+            let param = if matches!(error, ChatError::Tools) { "tools" } else { "messages" };
+            ApiError::invalid(sentence(&error)).param(param)
+        },
+    )?;
+    let grammar = grammar(served, call.as_ref().or(common.form.as_ref()))?;
+    let reasoning = separates_reasoning.then(|| served.template.reasoning_reader(&served.tokenizer, &tokens));
+    let (prompts, reasoning) = (vec![tokens], reasoning.flatten());
+    Ok(Prompt { served: Arc::clone(served), prompts, common, calls, reasoning, grammar })
 }
 
 /// Refuses a text of more bytes than `context` tokens can have.

@@ -48,7 +48,7 @@ impl Answer {
         whole
     }
 
-    fn choice(&self, Delta { choice: index, pieces, logprobs, ids, finish }: Delta) -> Value {
+    fn choice(&self, Delta { choice: index, pieces, reasoning, logprobs, ids, finish }: Delta) -> Value {
         let (mut text, mut calls) = (String::new(), Vec::new());
         for piece in pieces {
             match piece {
@@ -62,6 +62,9 @@ impl Answer {
             Endpoint::Chat => {
                 let content = if text.is_empty() && !calls.is_empty() { Value::Null } else { json!(text) };
                 let mut message = json!({ "role": "assistant", "content": content, "refusal": null });
+                if !reasoning.is_empty() {
+                    message["reasoning_content"] = json!(reasoning);
+                }
                 if !calls.is_empty() {
                     message["tool_calls"] = Value::Array(calls);
                 }
@@ -87,7 +90,7 @@ impl Answer {
 
     /// Builds the chunks of a delta. `calls` counts the calls of its choice.
     pub(super) fn chunks(&self, delta: Delta, calls: &mut usize) -> Vec<Value> {
-        let Delta { choice: index, pieces, logprobs, ids, finish } = delta;
+        let Delta { choice: index, pieces, reasoning, logprobs, ids, finish } = delta;
         let what = if self.endpoint == Endpoint::Completion { "text" } else { "delta" };
         // The first chunk has the log-probabilities and ids of the whole delta.
         let mut logprobs = if logprobs.is_empty() { Value::Null } else { self.logprobs(&logprobs) };
@@ -100,6 +103,9 @@ impl Answer {
             self.part(choice)
         };
         let mut chunks = Vec::new();
+        if !reasoning.is_empty() {
+            chunks.push(part(&json!({ "reasoning_content": reasoning }), None));
+        }
         for piece in pieces {
             let content = match piece {
                 Piece::Text(text) if self.endpoint == Endpoint::Completion => json!(text),
@@ -158,7 +164,7 @@ impl Answer {
 
     /// Builds a tool call of a message. Its id has nine letters and digits, as Mistral's templates require; ids in a
     /// response differ.
-    fn call(&self, index: u32, number: usize, call: &Call) -> Value {
+    pub(super) fn call(&self, index: u32, number: usize, call: &Call) -> Value {
         const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
         let mut rest = self.id.wrapping_add((u64::from(index) << 16) + number as u64);
         let mut digit = || {

@@ -110,6 +110,10 @@ fn message(value: Value) -> Result<Message, ApiError> {
             Some(_) => return Err(refuse("tool_calls must be a list of calls.")),
         };
     }
+    if role == "assistant" {
+        // Templates of models that reason may show it.
+        fields.text("reasoning_content")?.map(|reasoning| put("reasoning_content", json!(reasoning)));
+    }
     // Name of the speaker, which templates may show.
     fields.text("name")?.map(|name| put("name", json!(name)));
     if role == "tool" {

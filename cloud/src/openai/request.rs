@@ -43,6 +43,8 @@ pub(super) struct Chat {
     pub(super) conversation: Conversation,
     /// Tools of which the answer has to call one; none if it need not.
     pub(super) forced: Vec<Tool>,
+    /// True to separate the reasoning from the answer, false to leave it in the content with its tags.
+    pub(super) separates_reasoning: bool,
     pub(super) common: Common,
 }
 
@@ -102,6 +104,11 @@ impl Chat {
         for (name, neutral) in [("functions", json!([])), ("modalities", json!(["text"]))] {
             fields.neutral(name, &[neutral])?;
         }
+        let separates_reasoning = match fields.text("reasoning_format")?.as_deref() {
+            None | Some("auto" | "deepseek") => true,
+            Some("none") => false,
+            Some(_) => return Err(wrong("reasoning_format", "auto, deepseek or none")),
+        };
         let older = fields.integer("max_tokens", 1..=u32::MAX.into())?;
         let max_tokens = fields.integer("max_completion_tokens", 1..=u32::MAX.into())?.or(older);
         let wants = fields.truth("logprobs")?;
@@ -110,7 +117,12 @@ impl Chat {
             return Err(ApiError::invalid("top_logprobs needs logprobs.").param("top_logprobs"));
         }
         let likeliest = wants.then(|| likeliest.unwrap_or(0));
-        Ok(Self { conversation, forced, common: Common::read(fields, defaults, max_tokens, likeliest)? })
+        Ok(Self {
+            conversation,
+            forced,
+            separates_reasoning,
+            common: Common::read(fields, defaults, max_tokens, likeliest)?,
+        })
     }
 }
 

@@ -20,7 +20,7 @@ use std::{
 };
 
 use outrider_codec::frame::{ErrorCode, ErrorFrame, Finish, Request, Tokens};
-use outrider_models::{CallReader, Piece, StopStrings, TextStream, TokenTexts, Tokenizer};
+use outrider_models::{CallReader, Piece, ReasoningReader, StopStrings, TextStream, TokenTexts, Tokenizer};
 use outrider_speculation::session::cloud::{Shaping, TargetInfo};
 use tokio::{
     sync::{
@@ -64,6 +64,8 @@ pub(super) struct GenerationParams {
     pub(super) stop_ids: Vec<u32>,
     /// Reader of tool calls in the text, if there are tools to call.
     pub(super) calls: Option<CallReader>,
+    /// Reader of the reasoning before the answer, if it is to be separated.
+    pub(super) reasoning: Option<ReasoningReader>,
     pub(super) penalties: Penalties,
     /// Grammar of each choice, at its beginning.
     pub(super) grammar: Option<Grammar>,
@@ -99,6 +101,8 @@ pub(super) struct Delta {
     pub(super) choice: u32,
     /// Text and tool calls; may be empty.
     pub(super) pieces: Vec<Piece>,
+    /// Reasoning before the text; may be empty.
+    pub(super) reasoning: String,
     /// Log-probabilities of the tokens of these pieces and of tokens before them without a text, if they are wanted. A
     /// token that ends the choice is left out.
     pub(super) logprobs: Vec<TokenLogprob>,
@@ -246,7 +250,7 @@ impl Lane {
     async fn run(mut self) {
         let expiry = Instant::now() + self.limits.lifetime;
         let mut session = InProcessSession::new(&self.slot, self.target.clone(), self.client);
-        let GenerationParams { stop, calls, .. } = &*self.params;
+        let GenerationParams { stop, calls, reasoning, .. } = &*self.params;
         let has_no_text = |id: &u32| TextStream::new().text_of(&self.tokenizer, *id).is_empty();
         let special = stop.iter().filter_map(|stop| self.tokenizer.token_id(stop).filter(has_no_text));
         let stop_ids: Vec<u32> = special.chain(self.params.stop_ids.iter().copied()).collect();
@@ -265,6 +269,7 @@ impl Lane {
                 texts: TokenTexts::new(StopStrings::new(stop.clone()), stream),
                 stop_ids: stop_ids.clone(),
                 calls: calls.clone(),
+                reasoning: reasoning.clone(),
                 has_called: false,
                 length: 0,
                 logprobs: Vec::new(),
@@ -304,6 +309,7 @@ struct Text {
     /// Special tokens that end the choice.
     stop_ids: Vec<u32>,
     calls: Option<CallReader>,
+    reasoning: Option<ReasoningReader>,
     has_called: bool,
     /// Number of characters of its tokens.
     length: usize,
@@ -342,13 +348,13 @@ impl Text {
                 }
             }
             self.ids.push(id);
-            let (pieces, finish) = self.push(tokenizer, id, end);
-            let has_news = !pieces.is_empty() || finish.is_some();
+            let (reasoning, pieces, finish) = self.push(tokenizer, id, end);
+            let has_news = !pieces.is_empty() || !reasoning.is_empty() || finish.is_some();
             let (logprobs, ids) = match has_news {
                 true => (mem::take(&mut self.logprobs), mem::take(&mut self.ids)),
                 false => Default::default(),
             };
-            deltas.push(Ok(Delta { choice, pieces, logprobs, ids, finish }));
+            deltas.push(Ok(Delta { choice, pieces, reasoning, logprobs, ids, finish }));
             if finish.is_some() {
                 break;
             }
@@ -365,9 +371,14 @@ impl Text {
         self.logprobs.push(TokenLogprob { text, log_probability, likeliest, offset });
     }
 
-    /// Text and calls that a token adds, and the finish reason if the choice ends with it. `end` is the reason given by
+    /// Reasoning, and text and calls that a token adds, and the finish reason if the choice ends with it. `end` is the reason given by
     /// the model or by a limit.
-    fn push(&mut self, tokenizer: &Tokenizer, token: u32, end: Option<Finish>) -> (Vec<Piece>, Option<&'static str>) {
+    fn push(
+        &mut self,
+        tokenizer: &Tokenizer,
+        token: u32,
+        end: Option<Finish>,
+    ) -> (String, Vec<Piece>, Option<&'static str>) {
         let mut text = self.texts.push(tokenizer, token).concat();
         let stopped = self.texts.has_stopped();
         if end.is_some() && !stopped {
@@ -381,6 +392,15 @@ impl Text {
             Some(Finish::Length | Finish::Context) => Some("length"),
             None => None,
         };
+        let mut reasoning = String::new();
+        if let Some(reader) = &mut self.reasoning {
+            (reasoning, text) = reader.push(&text);
+            if reason.is_some() {
+                let (more, rest) = reader.finish();
+                reasoning += &more;
+                text += &rest;
+            }
+        }
         let pieces = match &mut self.calls {
             Some(calls) => {
                 let mut pieces = calls.push(&text);
@@ -394,7 +414,7 @@ impl Text {
         };
         self.has_called |= pieces.iter().any(|piece| matches!(piece, Piece::Call(_)));
         let reason = reason.map(|reason| if self.has_called && reason == "stop" { "tool_calls" } else { reason });
-        (pieces, reason)
+        (reasoning, pieces, reason)
     }
 }
 

@@ -168,9 +168,11 @@ fn factory(tokenizer: &Tokenizer, vocab_size: u32, eos_ids: &[u32]) -> Option<Pa
     let tokens: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
     let mut factory = ParserFactory::new_simple(&tokens).ok()?;
     factory.quiet();
-    // A schema of a stranger may take some ten milliseconds and megabytes.
+    // A schema of a stranger may take some ten milliseconds for each token, and ten megabytes.
     *factory.limits_mut() = ParserLimits {
-        max_lexer_states: 20_000,
+        max_lexer_states: 5_000,
+        step_lexer_fuel: 100_000,
+        step_max_items: 20_000,
         max_grammar_size: 50_000,
         verbose_errors: false,
         ..Default::default()

@@ -244,6 +244,9 @@ impl TargetError {
             Self::Model(EngineError::Logits(error)) => {
                 session.handle_failure(&format!("The target model failed: {error}."));
             }
+            Self::Model(error @ EngineError::Shaping(_)) => {
+                session.handle_refusal(&format!("Generation ends: {error}."))
+            }
             Self::Model(error) => session.handle_failure(&format!("The server failed: {error}.")),
             Self::Gateway(error) => match error.told() {
                 (ErrorCode::InvalidParameters, text) => session.handle_refusal(&text),

@@ -173,7 +173,7 @@ fn call(value: Value) -> Option<Call> {
 }
 
 /// Length of the longest suffix of `text` that is a proper prefix of `tag`. Tags are ASCII.
-fn overlap(text: &str, tag: &str) -> usize {
+pub(super) fn overlap(text: &str, tag: &str) -> usize {
     (1..tag.len()).rev().find(|&length| text.ends_with(&tag[..length])).unwrap_or(0)
 }
 

@@ -65,7 +65,7 @@ const neutral = {
   ...{ ignore_eos: [false], skip_special_tokens: [true] },
 };
 const neutralOfTexts = { ...neutral, best_of: [1], echo: [false], suffix: [''], logprobs: [false] };
-const neutralOfChats = { ...neutral, functions: [[]], modalities: [['text']] };
+const neutralOfChats = { ...neutral, functions: [[]], modalities: [['text']], reasoning_format: ['none'] };
 
 const commonNames = [
   ...['model', 'stream', 'stream_options', 'stop', 'temperature', 'top_p', 'top_k', 'seed', 'n', 'response_format'],

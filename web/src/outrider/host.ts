@@ -193,6 +193,7 @@ export class EdgeHost {
         // The server allows no more. Another text ends some time, and the first session then takes this one.
         this.#drop(session);
         this.#mostSessions = this.#sessions.length;
+        setTimeout(() => (this.#mostSessions = MOST_SESSIONS), BESIDE_MS);
         this.#waiting.unshift(asked);
       }
       const next = this.#sessions.some(({ isIdle }) => isIdle) ? this.#waiting.shift() : undefined;
@@ -319,5 +320,8 @@ class DraftSink implements Sink {
 /** Most texts that are written at a time: each has a session of the server's and a KV cache here. */
 const MOST_SESSIONS = 4;
 
-/** Idle time, in milliseconds, after which a session beside the first is closed. */
+/**
+ * Idle time, in milliseconds, after which a session beside the first is closed; also the time after which a full server
+ * is asked again.
+ */
 const BESIDE_MS = 30_000;

@@ -180,6 +180,8 @@ function asked(request: GenerateRequest, model: string | undefined): { path: str
   const body = {
     ...{ messages: prompt, ...(tools.length > 0 && { tools }) },
     ...(Object.keys(variables).length > 0 && { chat_template_kwargs: variables }),
+    // The text as it is with a draft model.
+    reasoning_format: 'none',
     ...common,
   };
   return { path: 'v1/chat/completions', body: JSON.stringify(body) };

@@ -9,8 +9,8 @@ use crate::judge::Round;
 
 /// Change of the target's logits by the text so far.
 pub trait Shaping: fmt::Debug + Send + Sync {
-    /// Changes the row of V logits of the token that follows `text`, prompt included. −∞ excludes a token. The rows of a
-    /// pass come in order, each with a token more than the one before.
+    /// Changes the row of V logits of the token that follows `text`, prompt included. −∞ excludes a token. The rows of
+    /// a pass come in order, each with a token more than the one before.
     ///
     /// # Errors
     /// The reason why the text cannot go on.

@@ -1,0 +1,117 @@
+//! Requests of the Responses API, for text and calls of functions, read as those of a chat. Nothing is stored: a
+//! conversation is sent whole.
+
+use serde_json::{Map, Value, json};
+
+use super::fields::{Fields, wrong};
+use crate::http::ApiError;
+
+/// Converts a request to that of a chat.
+pub(super) fn as_chat(mut fields: Fields) -> Result<Fields, ApiError> {
+    // Names that a chat has in place of others here.
+    const OF_CHATS: [&str; 5] = ["messages", "n", "response_format", "max_tokens", "max_completion_tokens"];
+    if let Some(name) = OF_CHATS.into_iter().find(|name| fields.map.contains_key(*name)) {
+        let text = format!("{name} is not supported here.");
+        return Err(ApiError::invalid(text).param(name).code("unsupported_parameter"));
+    }
+    let mut messages = Vec::new();
+    if let Some(instructions) = fields.text("instructions")? {
+        messages.push(json!({ "role": "system", "content": instructions }));
+    }
+    match fields.take("input") {
+        Some(Value::String(text)) => messages.push(json!({ "role": "user", "content": text })),
+        Some(Value::Array(items)) => items.into_iter().try_for_each(|item| add_item(item, &mut messages))?,
+        _ => return Err(wrong("input", "a text, or a list of messages and calls")),
+    }
+    // Values that keep nothing and cut nothing.
+    for (name, neutral) in [
+        ("background", json!(false)),
+        ("truncation", json!("disabled")),
+        ("include", json!([])),
+        ("reasoning", json!({})),
+    ] {
+        fields.neutral(name, &[neutral])?;
+    }
+    let mut chat = Map::from_iter([("messages".to_owned(), Value::Array(messages))]);
+    let mut put = |name: &str, value: Value| chat.insert(name.to_owned(), value);
+    if let Some(most) = fields.take("max_output_tokens") {
+        put("max_completion_tokens", most);
+    }
+    if let Some(Value::Object(mut text)) = fields.take("text") {
+        if let Some(Value::Object(mut format)) = text.remove("format") {
+            let kind = format.remove("type").unwrap_or_default();
+            let is_schema = kind == "json_schema";
+            let mut form = Map::from_iter([("type".to_owned(), kind)]);
+            if is_schema {
+                form.insert("json_schema".to_owned(), Value::Object(format));
+            }
+            put("response_format", Value::Object(form));
+        }
+        Fields { map: text, within: "text." }.finish()?;
+    }
+    if let Some(Value::Array(tools)) = fields.take("tools") {
+        put("tools", tools.into_iter().map(nested).collect());
+    }
+    if let Some(choice) = fields.take("tool_choice") {
+        put("tool_choice", if choice.is_object() { nested(choice) } else { choice });
+    }
+    chat.extend(fields.map);
+    Ok(Fields { map: chat, within: "" })
+}
+
+/// Moves the fields of a function, which stand beside its type here, into an object of their own.
+fn nested(value: Value) -> Value {
+    let Value::Object(mut function) = value else { return value };
+    let kind = function.remove("type").unwrap_or_default();
+    // Clients send it by default; calls follow a schema where `tool_choice` forces them.
+    function.remove("strict");
+    json!({ "type": kind, "function": function })
+}
+
+/// Adds an item of the input to the messages.
+fn add_item(item: Value, messages: &mut Vec<Value>) -> Result<(), ApiError> {
+    let refused = || wrong("input", "a text, or a list of messages, function_call and function_call_output items");
+    let Value::Object(mut item) = item else { return Err(refused()) };
+    match item.get("type").and_then(Value::as_str).unwrap_or("message") {
+        "message" => {
+            let mut message = Map::new();
+            message.insert("role".to_owned(), item.remove("role").unwrap_or_default());
+            let content = match item.remove("content") {
+                Some(Value::Array(parts)) => {
+                    parts.into_iter().map(part).collect::<Option<Value>>().ok_or_else(refused)?
+                }
+                content => content.unwrap_or_default(),
+            };
+            message.insert("content".to_owned(), content);
+            messages.push(Value::Object(message));
+        }
+        "function_call" => {
+            let id = item.remove("call_id").unwrap_or_default();
+            let function = json!({ "name": item.remove("name"), "arguments": item.remove("arguments") });
+            let call = json!({ "id": id, "type": "function", "function": function });
+            // Calls of one answer are of one message.
+            let before = messages.last_mut().filter(|last| last["role"] == "assistant");
+            match before.and_then(Value::as_object_mut) {
+                Some(last) => match last.entry("tool_calls").or_insert_with(|| json!([])) {
+                    Value::Array(calls) => calls.push(call),
+                    _ => return Err(refused()),
+                },
+                None => messages.push(json!({ "role": "assistant", "content": null, "tool_calls": [call] })),
+            }
+        }
+        "function_call_output" => messages.push(json!({
+            "role": "tool", "tool_call_id": item.remove("call_id"), "content": item.remove("output"),
+        })),
+        // Templates leave the reasoning of earlier answers out.
+        "reasoning" => {}
+        _ => return Err(refused()),
+    }
+    Ok(())
+}
+
+/// A part of a message's content as a chat has it; `None` if it is no text.
+fn part(part: Value) -> Option<Value> {
+    let kind = part.get("type").and_then(Value::as_str)?;
+    let is_text = matches!(kind, "input_text" | "output_text" | "text");
+    is_text.then(|| json!({ "type": "text", "text": part["text"] }))
+}
