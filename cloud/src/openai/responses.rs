@@ -220,7 +220,7 @@ impl Writer {
         self.event(&format!("response.{}", self.status()), json!({ "response": response }))
     }
 
-    /// The whole response.
+    /// Response with all of its items and the counts of tokens.
     fn response(&self, tokens: u32) -> Value {
         let prompt = self.answer.prompt_tokens;
         let usage = json!({

@@ -371,8 +371,8 @@ impl Text {
         self.logprobs.push(TokenLogprob { text, log_probability, likeliest, offset });
     }
 
-    /// Reasoning, and text and calls that a token adds, and the finish reason if the choice ends with it. `end` is the reason given by
-    /// the model or by a limit.
+    /// Reasoning, text and calls that a token adds, and the finish reason if the choice ends with it. `end` is the
+    /// reason given by the model or by a limit.
     fn push(
         &mut self,
         tokenizer: &Tokenizer,
