@@ -94,7 +94,7 @@ impl Writer {
         format!("{prefix}_{:016x}{:02x}", self.answer.id, self.output.len())
     }
 
-    /// Item of a text.
+    /// Item that consists of a text, under way or complete.
     fn item(&self, kind: Kind, text: Option<&str>) -> Value {
         let status = if text.is_none() { "in_progress" } else { self.status() };
         let content = |of: &str| text.map(|text| json!({ "type": of, "text": text, "annotations": [] }));
