@@ -245,7 +245,7 @@ impl TargetError {
                 session.handle_failure(&format!("The target model failed: {error}."));
             }
             Self::Model(error @ EngineError::Shaping(_)) => {
-                session.handle_refusal(&format!("Generation ends: {error}."))
+                session.handle_refusal(&format!("Generation ends: {error}."));
             }
             Self::Model(error) => session.handle_failure(&format!("The server failed: {error}.")),
             Self::Gateway(error) => match error.told() {
