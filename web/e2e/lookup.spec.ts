@@ -12,7 +12,7 @@ test('guesses are looked up in the text and in texts of the page, without a draf
   const target = info.outputPath('grown.gguf');
   await writeGrownTarget(target, 32);
   const pages = await buildRecipes([{ ...bare, script }], info.outputPath('pages'));
-  await using server = await Server.start(['--target', target], pages);
+  await using server = await Server.start(['--target', target, '--own-draft', 'off'], pages);
   using proxy = await Proxy.before(server.url);
   await page.goto(`${proxy.url}/bare.html`);
   await expect(page.locator('#ready')).toHaveText('ready');
@@ -31,8 +31,9 @@ test('guesses are looked up in the text and in texts of the page, without a draf
     return { alone, looked, refused, engine: outrider.engine.engine };
   });
   expect(written.looked.text).toBe(written.alone.text);
-  expect(written.looked.accepted).toBeGreaterThan(30);
-  expect(written.looked.passesPerToken).toBeLessThan(0.4);
+  expect(written.alone.passesPerToken).toBe(1);
+  expect(written.looked.accepted).toBeGreaterThan(10);
+  expect(written.looked.passesPerToken).toBeLessThan(0.9);
   expect(written.engine).toBe('lookup');
   expect(written.refused).toContain('need a draft model');
 });
