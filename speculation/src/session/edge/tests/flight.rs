@@ -181,7 +181,7 @@ fn a_change_of_logits_is_asked_for_anew_with_its_text() {
     session.reconnected();
     give(&mut session, Frame::Welcome(welcome(16))).unwrap();
     let (frames, _) = polled(&mut session);
-    let [.., Frame::Shape(second), Frame::Prompt(prompt), Frame::Draft(_)] = &frames[..] else { panic!("{frames:?}") };
+    let [Frame::Hello(_), Frame::Shape(second), Frame::Prompt(prompt), ..] = &frames[..] else { panic!("{frames:?}") };
     let committed = prompt.request.tokens.len() as u32 - 2;
     assert!(committed > 0);
     assert_eq!(*second, shape(2, 1 + committed));
