@@ -54,7 +54,7 @@ impl AnswerShaping {
 }
 
 impl Shaping for AnswerShaping {
-    fn shape(&self, text: &[u32], logits: &mut [f32]) -> Result<(), String> {
+    fn shape(&self, text: &[u32], logits: &mut [f32]) -> Result<bool, String> {
         let Penalties { bias, repetition, frequency, presence, min_p } = &self.penalties;
         for &(id, bias) in bias {
             logits[id as usize] += bias;
@@ -71,15 +71,17 @@ impl Shaping for AnswerShaping {
                 logits[id as usize] -= presence + frequency * count as f32;
             }
         }
-        if let Some(grammar) = &self.grammar {
-            grammar.lock().unwrap_or_else(PoisonError::into_inner).exclude(answer, logits)?;
+        if let Some(grammar) = &self.grammar
+            && !grammar.lock().unwrap_or_else(PoisonError::into_inner).exclude(answer, logits)?
+        {
+            return Ok(false);
         }
         if *min_p > 0.0 && self.temperature > 0.0 {
             let highest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
             let least = highest + self.temperature * min_p.ln();
             logits.iter_mut().filter(|logit| **logit < least).for_each(|logit| *logit = f32::NEG_INFINITY);
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -96,7 +98,7 @@ mod tests {
 
     fn shaped(penalties: Penalties, temperature: f32, text: &[u32], logits: [f32; 4]) -> [f32; 4] {
         let mut row = logits;
-        AnswerShaping::new(penalties, temperature, 2, None).shape(text, &mut row).unwrap();
+        assert!(AnswerShaping::new(penalties, temperature, 2, None).shape(text, &mut row).unwrap());
         row
     }
 

@@ -78,7 +78,7 @@ def main(base_url: str) -> None:
         (openai.NotFoundError, {"model": "gpt", "prompt": PROMPT}),
         (openai.BadRequestError, {"model": model, "prompt": PROMPT, "n": 17}),
         (openai.BadRequestError, {"model": model, "prompt": PROMPT, "logprobs": 6}),
-        (openai.BadRequestError, {"model": model, "prompt": PROMPT, "presence_penalty": 1.0}),
+        (openai.BadRequestError, {"model": model, "prompt": PROMPT, "presence_penalty": 3.0}),
         (openai.BadRequestError, {"model": model, "prompt": [0] * 100_000}),
     ]:
         try:

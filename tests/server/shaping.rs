@@ -198,6 +198,10 @@ async fn a_sessions_text_is_changed_as_the_apis_is() {
     let settings = Settings { mode: Mode::CloudOnly, sampling, seed: 11, max_new_tokens: 8 };
     let refused = session.generate(edge.prompt(PROMPT), &settings, |_| {}).await.unwrap_err().to_string();
     assert!(refused.contains("min_p must be a number from 0 up to 1"), "{refused}");
+    // The prompt's last word is no beginning of such an answer.
+    session.set_shaping(Some(options.to_string()), 1);
+    let refused = session.generate(edge.prompt(PROMPT), &settings, |_| {}).await.unwrap_err().to_string();
+    assert!(refused.contains("does not fit its form"), "{refused}");
     session.set_shaping(None, 0);
     let (ids, _) = generate(&mut session, edge.prompt(PROMPT), &settings).await;
     assert_eq!(ids.len(), 8, "the session goes on");

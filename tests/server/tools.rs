@@ -349,7 +349,7 @@ async fn a_response_has_items_and_its_conversation_goes_on() {
     );
 
     write("Let me look. <tool_call>{\"name\": \"weather\", \"arguments\": {\"days\": 2}}</tool_call>");
-    let tool = json!({ "type": "function", "name": "weather", "parameters": { "type": "object" }, "strict": true });
+    let tool = json!({ "type": "function", "name": "weather", "parameters": { "type": "object" }, "strict": false });
     let body = json!({ "input": [{ "role": "user", "content": [{ "type": "input_text", "text": "Will it rain?" }] }],
         "tools": [tool], "temperature": 0 });
     let whole = ask(&body).await;
@@ -374,6 +374,7 @@ async fn a_response_has_items_and_its_conversation_goes_on() {
         (json!({ "input": "a", "previous_response_id": "resp_1" }), "previous_response_id"),
         (json!({ "input": "a", "messages": [] }), "messages"),
         (json!({ "input": "a", "background": true }), "background"),
+        (json!({ "input": "a", "tools": [{ "type": "function", "name": "f", "strict": true }] }), "tools"),
         (json!({ "input": "a", "text": { "verbosity": "low" } }), "verbosity"),
     ] {
         let answer = http::post(scripted.server.address(), RESPONSES, &[], &body.to_string()).await;

@@ -130,9 +130,7 @@ impl Run<'_> {
     /// The npm package, served by the server that it talks to; server and browser have a core each for the first part.
     fn link(&self) -> Result<()> {
         ensure_taskset()?;
-        let page = Page::install(self.workspace)?;
-        wasm::build_edge(self.workspace, &Build::ALL)?;
-        process::run(page.script("package")?.env("OUTRIDER_SOME_BUILDS", "1"))?;
+        let page = self.package(&Build::ALL)?;
         let binary = server::build(self.workspace)?;
         let interrupt = Interrupt::listen()?;
         for pairs in [Pairs::SmallDraft, Pairs::RealDraft, Pairs::OneMachine] {
@@ -146,11 +144,17 @@ impl Run<'_> {
         self.program(&["report"])
     }
 
+    /// Makes the npm package with these builds of the engine.
+    fn package(&self, builds: &[Build]) -> Result<Page<'_>> {
+        let page = Page::install(self.workspace)?;
+        wasm::build_edge(self.workspace, builds)?;
+        process::run(page.script("package")?.env("OUTRIDER_SOME_BUILDS", "1"))?;
+        Ok(page)
+    }
+
     /// The npm package, which shares one draft model among its texts.
     fn texts(&self) -> Result<()> {
-        let page = Page::install(self.workspace)?;
-        wasm::build_edge(self.workspace, &[Build::SIMD128, Build::RELAXED])?;
-        process::run(page.script("package")?.env("OUTRIDER_SOME_BUILDS", "1"))?;
+        let page = self.package(&[Build::SIMD128, Build::RELAXED])?;
         let binary = server::build(self.workspace)?;
         let interrupt = Interrupt::listen()?;
         let address = server::free_address(0)?;

@@ -29,6 +29,11 @@ pub struct ApiError {
 const RETRY_AFTER: u64 = 5;
 
 impl ApiError {
+    /// The sentence for the client.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// An error with this HTTP status; `kind` is the API's `type`.
     pub fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
         Self { status, kind, message: message.into(), param: None, code: None, retry_after: RETRY_AFTER }

@@ -29,7 +29,7 @@ pub(super) fn forced(fields: &mut Fields) -> Result<Vec<Tool>, ApiError> {
 
 /// Reads the tools, and those of which the answer has to call one.
 fn tools_and_forced(fields: &mut Fields) -> Result<(Vec<Tool>, Vec<Tool>), ApiError> {
-    let tools = tools(fields.take("tools"))?;
+    let (tools, is_strict) = tools(fields.take("tools"))?;
     let choice = fields.take("tool_choice").unwrap_or_else(|| json!("auto"));
     let forced = match choice.as_str() {
         Some("auto") => Vec::new(),
@@ -43,6 +43,10 @@ fn tools_and_forced(fields: &mut Fields) -> Result<(Vec<Tool>, Vec<Tool>), ApiEr
     };
     if forced.is_empty() && choice != "auto" {
         return Err(wrong("tool_choice", "auto, none, required, or a function of tools by its name"));
+    }
+    if is_strict && forced.is_empty() {
+        let text = "tools: strict must be false or absent: only calls that tool_choice forces follow their schema.";
+        return Err(ApiError::invalid(text).param("tools").code("unsupported_parameter"));
     }
     Ok((tools, forced))
 }
@@ -152,18 +156,21 @@ fn call(value: Value) -> Result<Value, ApiError> {
     }
 }
 
-fn tools(value: Option<Value>) -> Result<Vec<Tool>, ApiError> {
+/// Reads tools, and whether one of them is strict.
+fn tools(value: Option<Value>) -> Result<(Vec<Tool>, bool), ApiError> {
     let list = match value {
-        None => return Ok(Vec::new()),
+        None => return Ok(Default::default()),
         Some(Value::Array(list)) => list,
         Some(_) => return Err(wrong("tools", "a list of functions")),
     };
     let mut names = BTreeSet::new();
-    list.into_iter().map(|value| tool(value, &mut names)).collect()
+    let tools: Vec<(Tool, bool)> = list.into_iter().map(|value| tool(value, &mut names)).collect::<Result<_, _>>()?;
+    let is_strict = tools.iter().any(|(_, strict)| *strict);
+    Ok((tools.into_iter().map(|(tool, _)| tool).collect(), is_strict))
 }
 
-/// Validates a tool and returns it without the field `strict`.
-fn tool(value: Value, names: &mut BTreeSet<String>) -> Result<Tool, ApiError> {
+/// Validates a tool and returns it without the field `strict`, whose value comes second.
+fn tool(value: Value, names: &mut BTreeSet<String>) -> Result<(Tool, bool), ApiError> {
     let refuse = |what: &str| ApiError::invalid(what).param("tools");
     let Value::Object(mut tool) = value else { return Err(wrong("tools", "a list of objects")) };
     let is_function = tool.get("type").and_then(Value::as_str) == Some("function");
@@ -185,13 +192,11 @@ fn tool(value: Value, names: &mut BTreeSet<String>) -> Result<Tool, ApiError> {
     if !matches!(function.get("parameters"), None | Some(Value::Null | Value::Object(_))) {
         return Err(refuse("The parameters of a tool must be a JSON schema."));
     }
-    match function.shift_remove("strict") {
-        None | Some(Value::Null | Value::Bool(false)) => Ok(tool),
-        Some(_) => {
-            let text = "tools: strict must be false or absent: only calls that tool_choice forces follow their schema.";
-            Err(refuse(text).code("unsupported_parameter"))
-        }
-    }
+    let strict = match function.shift_remove("strict") {
+        None | Some(Value::Null) => false,
+        Some(strict) => strict.as_bool().ok_or_else(|| refuse("strict of a tool must be true or false."))?,
+    };
+    Ok((tool, strict))
 }
 
 #[cfg(test)]
@@ -230,6 +235,14 @@ mod tests {
             forced.iter().map(|tool| tool.get("function").unwrap()["name"].clone()).collect::<Vec<_>>()
         };
         assert_eq!(forced(json!("required")), ["weather", "other"]);
+        let mut strict = weather();
+        strict["function"]["strict"] = json!(true);
+        let request = |choice: &str| {
+            let messages = [json!({ "role": "user", "content": "a" })];
+            parse_forced(json!({ "messages": messages, "tools": [strict], "tool_choice": choice }))
+        };
+        assert!(request("required").is_ok() && request("none").is_ok());
+        assert_eq!(request("auto").unwrap_err()["param"], "tools");
         assert_eq!(forced(json!({ "type": "function", "function": { "name": "other" } })), ["other"]);
     }
 

@@ -63,8 +63,6 @@ pub(super) fn as_chat(mut fields: Fields) -> Result<Fields, ApiError> {
 fn nested(value: Value) -> Value {
     let Value::Object(mut function) = value else { return value };
     let kind = function.remove("type").unwrap_or_default();
-    // Clients send it by default; calls follow a schema where `tool_choice` forces them.
-    function.remove("strict");
     json!({ "type": kind, "function": function })
 }
 

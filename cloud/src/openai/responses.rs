@@ -73,13 +73,15 @@ struct Writer {
     open: Option<(Kind, String)>,
     /// True if a limit has cut the text.
     is_cut: bool,
+    /// Number of tokens of reasoning.
+    reasoning_tokens: usize,
     /// Number of events so far.
     sequence: u64,
 }
 
 impl Writer {
     fn new(answer: Answer) -> Self {
-        Self { answer, output: Vec::new(), open: None, is_cut: false, sequence: 0 }
+        Self { answer, output: Vec::new(), open: None, is_cut: false, reasoning_tokens: 0, sequence: 0 }
     }
 
     fn event(&mut self, name: &str, mut fields: Value) -> Value {
@@ -124,7 +126,10 @@ impl Writer {
 
     /// Adds a delta and returns its events.
     fn add(&mut self, delta: Delta) -> Vec<Value> {
-        let Delta { pieces, reasoning, finish, .. } = delta;
+        let Delta { pieces, reasoning, ids, finish, .. } = delta;
+        if !reasoning.is_empty() {
+            self.reasoning_tokens += ids.len();
+        }
         let mut events = Vec::new();
         self.is_cut |= finish == Some("length");
         self.write(Kind::Reasoning, &reasoning, &mut events);
@@ -225,9 +230,8 @@ impl Writer {
         let prompt = self.answer.prompt_tokens;
         let usage = json!({
             "input_tokens": prompt,
-            "input_tokens_details": { "cached_tokens": 0 },
             "output_tokens": tokens,
-            "output_tokens_details": { "reasoning_tokens": 0 },
+            "output_tokens_details": { "reasoning_tokens": self.reasoning_tokens },
             "total_tokens": prompt + tokens as usize,
         });
         self.object(self.status(), usage)
@@ -243,9 +247,6 @@ impl Writer {
             "incomplete_details": self.is_cut.then(|| json!({ "reason": "max_output_tokens" })),
             "model": self.answer.model,
             "output": self.output,
-            "parallel_tool_calls": true,
-            "tool_choice": "auto",
-            "tools": [],
             "usage": usage,
         })
     }

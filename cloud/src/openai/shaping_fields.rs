@@ -41,9 +41,7 @@ impl ShapingFields {
 /// Creates the function that makes changes of logits for sessions of a model.
 pub(crate) fn shaper(served: &Served) -> Shaper {
     let served = served.clone();
-    Arc::new(move |options| {
-        make(&served, options).map_err(|error| error.body()["error"]["message"].as_str().unwrap_or_default().to_owned())
-    })
+    Arc::new(move |options| make(&served, options).map_err(|error| error.message().to_owned()))
 }
 
 fn make(served: &Served, options: &ShapingOptions) -> Result<Arc<dyn Shaping>, ApiError> {

@@ -83,9 +83,14 @@ impl GenerationParams {
         Request { seed: request.seed.wrapping_add((choice % self.per_prompt).into()), ..request.clone() }
     }
 
+    /// Returns true if the target's logits are to be changed.
+    fn changes_logits(&self) -> bool {
+        self.grammar.is_some() || self.penalties != Penalties::default()
+    }
+
     /// Change of the target's logits for a choice of a request, if there is any.
     fn shaping(&self, request: &Request) -> Option<Arc<dyn Shaping>> {
-        if self.penalties == Penalties::default() && self.grammar.is_none() {
+        if !self.changes_logits() {
             return None;
         }
         let Request { sampling, tokens, .. } = request;
@@ -158,8 +163,7 @@ impl TokenStream {
             let Some((permit, slot)) = shared.slot_for_choice(served, client) else { break };
             seats.push((slot.copying(first), None, Some(permit)));
         }
-        let changes_logits = params.grammar.is_some() || params.penalties != Penalties::default();
-        if changes_logits && !seats[0].0.gives_rows() {
+        if params.changes_logits() && !seats[0].0.gives_rows() {
             return Err(no_shaping());
         }
         let (sender, deltas) = mpsc::channel(WAITING_DELTAS * seats.len());

@@ -126,12 +126,12 @@ impl Grammar {
         Self { matcher: self.matcher.deep_clone(), read: self.read.clone() }
     }
 
-    /// Sets the logits of tokens that cannot follow `answer` to −∞. After an answer that does not fit, which is a draft
-    /// that will be rejected, nothing changes.
+    /// Sets the logits of tokens that cannot follow `answer` to −∞. Returns false, and changes nothing, after an answer
+    /// that does not fit.
     ///
     /// # Errors
     /// If the grammar takes too much work.
-    pub(crate) fn exclude(&mut self, answer: &[u32], logits: &mut [f32]) -> Result<(), String> {
+    pub(crate) fn exclude(&mut self, answer: &[u32], logits: &mut [f32]) -> Result<bool, String> {
         let same = self.read.iter().zip(answer).take_while(|(read, id)| read == id).count();
         if same < self.read.len() {
             self.matcher.rollback(self.read.len() - same).map_err(|error| first_line(&error.to_string()))?;
@@ -141,7 +141,7 @@ impl Grammar {
             let fits = !self.matcher.is_stopped()
                 && self.matcher.try_consume_tokens(&[id]).map_err(|error| first_line(&error.to_string()))? == 1;
             if !fits {
-                return Ok(());
+                return Ok(false);
             }
             self.read.push(id);
         }
@@ -151,7 +151,7 @@ impl Grammar {
                 *logit = f32::NEG_INFINITY;
             }
         }
-        Ok(())
+        Ok(true)
     }
 }
 

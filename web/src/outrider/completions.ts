@@ -184,7 +184,8 @@ export class ChatCompletions {
     if (!Array.isArray(given.messages)) throw wrong('messages', 'must be a list');
     const messages = given.messages.map(systemOf);
     if (!Array.isArray(tools)) throw wrong('tools', 'must be a list');
-    if (tools.some((tool: Tool & { function: { strict?: boolean } }) => tool.function?.strict)) {
+    const isStrict = tools.some((tool: Tool & { function: { strict?: boolean } }) => tool.function?.strict);
+    if (isStrict && given.tool_choice !== 'none' && !forcesCall(given.tool_choice)) {
       throw wrong('tools', 'cannot be strict: only calls that tool_choice forces follow their schema');
     }
     const likeliest = topLogprobs(given);

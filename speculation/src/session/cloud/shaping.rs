@@ -10,11 +10,12 @@ use crate::judge::Round;
 /// Change of the target's logits by the text so far.
 pub trait Shaping: fmt::Debug + Send + Sync {
     /// Changes the row of V logits of the token that follows `text`, prompt included. −∞ excludes a token. The rows of
-    /// a pass come in order, each with a token more than the one before.
+    /// a pass come in order, each with a token more than the one before. Returns false if no token can follow;
+    /// the row means nothing then.
     ///
     /// # Errors
     /// The reason why the text cannot go on.
-    fn shape(&self, text: &[u32], logits: &mut [f32]) -> Result<(), String>;
+    fn shape(&self, text: &[u32], logits: &mut [f32]) -> Result<bool, String>;
 }
 
 /// Options of a change of logits, as the edge has sent them.
@@ -44,7 +45,10 @@ impl PassShaping {
     pub fn shape(&self, round: &Round, rows: &mut [Vec<f32>]) -> Result<(), String> {
         let (mut text, drafts) = (self.text.clone(), round.drafts.ids());
         for (index, row) in rows.iter_mut().enumerate() {
-            self.by.shape(&text, row)?;
+            if !self.by.shape(&text, row)? {
+                // After a draft that is rejected no row counts. Only what is committed cannot be taken back.
+                return if index > 0 { Ok(()) } else { Err("what is written does not fit its form".to_owned()) };
+            }
             text.extend(drafts.get(index));
         }
         Ok(())

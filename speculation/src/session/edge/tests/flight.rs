@@ -144,17 +144,22 @@ fn rounds_in_flight_are_sent_again_in_order() {
     assert_eq!(shapes(&drafts(&mut session)), [(2, 1, true, 1), (3, 1, true, 1), (4, 1, true, 1)]);
 }
 
+/// Frames to a server that has forgotten the session, after its Welcome to another.
+fn asked_anew(session: &mut EdgeSession, welcome: Welcome) -> Vec<Frame> {
+    assert!(session.disconnected());
+    session.reconnected();
+    give(session, refusal(ErrorCode::UnknownSession)).unwrap();
+    assert!(session.disconnected());
+    session.reconnected();
+    give(session, Frame::Welcome(welcome)).unwrap();
+    polled(session).0
+}
+
 #[test]
 fn a_server_that_knows_nothing_drafts_anew_from_what_is_committed() {
     let (mut session, _) = flying(ahead(1), 9);
     give(&mut session, of(0, 1, Next::Nothing, None)).unwrap();
-    assert!(session.disconnected());
-    session.reconnected();
-    give(&mut session, refusal(ErrorCode::UnknownSession)).unwrap();
-    assert!(session.disconnected());
-    session.reconnected();
-    give(&mut session, Frame::Welcome(granted(Limits { max_in_flight: 2, ..LIMITS }))).unwrap();
-    let (frames, _) = polled(&mut session);
+    let frames = asked_anew(&mut session, granted(Limits { max_in_flight: 2, ..LIMITS }));
     let [.., Frame::Prompt(prompt), Frame::Draft(first), Frame::Draft(second)] = &frames[..] else {
         panic!("{frames:?}")
     };
@@ -174,13 +179,7 @@ fn a_change_of_logits_is_asked_for_anew_with_its_text() {
     let [Frame::Hello(_), Frame::Shape(first), Frame::Prompt(_), ..] = &frames[..] else { panic!("{frames:?}") };
     assert_eq!(*first, shape(1, 1));
     give(&mut session, of(0, 1, Next::Nothing, None)).unwrap();
-    assert!(session.disconnected());
-    session.reconnected();
-    give(&mut session, refusal(ErrorCode::UnknownSession)).unwrap();
-    assert!(session.disconnected());
-    session.reconnected();
-    give(&mut session, Frame::Welcome(welcome(16))).unwrap();
-    let (frames, _) = polled(&mut session);
+    let frames = asked_anew(&mut session, welcome(16));
     let [Frame::Hello(_), Frame::Shape(second), Frame::Prompt(prompt), ..] = &frames[..] else { panic!("{frames:?}") };
     let committed = prompt.request.tokens.len() as u32 - 2;
     assert!(committed > 0);
