@@ -189,7 +189,7 @@ fn chart(model: &Value, rows: &[Row]) -> Chart {
         }
     }
     let title = format!("{}: decoding, tokens/s, each engine's fastest build", title(model));
-    Chart { title, series: series.to_vec(), groups }
+    Chart { title, series: series.to_vec(), groups, ..Chart::default() }
 }
 
 fn title(model: &Value) -> String {

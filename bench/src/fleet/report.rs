@@ -183,7 +183,12 @@ fn charts(cells: &[Rounds<'_>]) -> Vec<Chart> {
         let case = cell.case();
         let title = format!("Tokens a second of all sessions, {} target", case.target);
         if charts.last().is_none_or(|chart| chart.title != title) {
-            charts.push(Chart { title, series: Way::OF_ONE.map(Way::name).to_vec(), groups: Vec::new() });
+            charts.push(Chart {
+                title,
+                series: Way::OF_ONE.map(Way::name).to_vec(),
+                groups: Vec::new(),
+                ..Chart::default()
+            });
         }
         let Some(Chart { groups, .. }) = charts.last_mut() else { continue };
         let name = format!("{} × {} ms", case.sessions, case.round_trip_ms);

@@ -108,6 +108,7 @@ impl Measured {
             title: format!("{}: time of a pass, in times that reading the weights takes", self.title()),
             series: ENGINES.to_vec(),
             groups: groups.collect(),
+            ..Chart::default()
         }
     }
 

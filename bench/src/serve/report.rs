@@ -130,6 +130,7 @@ impl Report {
             title: title.to_owned(),
             series,
             groups: self.levels.iter().map(|level| (format!("{} sessions", level.sessions), values(level))).collect(),
+            ..Chart::default()
         };
         vec![
             chart("Tokens a second, all sessions together", vec!["tokens/s"], &|level| vec![level.tokens_per_second]),
@@ -144,6 +145,7 @@ impl Report {
                 groups: (self.passes.iter())
                     .map(|shared| (shared.sessions.to_string(), vec![quantile(&shared.times_ms, 0.5)]))
                     .collect(),
+                ..Chart::default()
             },
         ]
     }

@@ -1,8 +1,8 @@
-//! Curves as SVG, beside the bars of [`chart`](super::chart): small panels with each name written at its curve.
+//! Curves as SVG, beside the bars of [`chart`](super::chart): small panels with standard errors.
 
-use std::fmt::Write;
+use plotters::prelude::{ChartBuilder, Circle, Color, DashedLineSeries, ErrorBar, LineSeries};
 
-use super::chart::{COLOURS, WIDTH, document, text};
+use super::plot::{self, Area, COLOURS, Drawn, GREY, SMALL, style};
 
 /// A pair of axes with its curves.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub struct Bounds {
 /// Points joined by lines.
 #[derive(Debug)]
 pub struct Curve {
-    /// Name written beside the curve.
+    /// Name of the curve for the legend.
     pub name: String,
     /// Points from left to right.
     pub points: Vec<Mark>,
@@ -49,166 +49,53 @@ pub struct Mark {
 }
 
 const COLUMNS: usize = 2;
-const HEIGHT: f64 = 250.0;
-const LEFT: f64 = 44.0;
-const RIGHT: f64 = 12.0;
-const TOP: f64 = 40.0;
-const BOTTOM: f64 = 38.0;
-/// Ticks of an axis, at most.
-const TICKS: f64 = 6.0;
-/// Width and height of a letter.
-const LETTER: (f64, f64) = (5.8, 11.0);
+const HEIGHT: u32 = 290;
+/// Space for the numbers and names of the axes, in pixels.
+const BELOW: u32 = 34;
+const BESIDE: u32 = 50;
+/// Numbers of an axis, at most.
+const TICKS: usize = 6;
 
 /// One picture of all panels, two a row.
 pub fn svg(panels: &[Panel]) -> String {
-    let mut out = String::from(
-        "<style>.axis { stroke: #8888; fill: none } .curve { fill: none; stroke-width: 1.6 } .error { stroke-width: 1; \
-         stroke-opacity: 0.45 }</style>\n",
-    );
-    for (row, panels) in panels.chunks(COLUMNS).enumerate() {
-        for (column, panel) in panels.iter().enumerate() {
-            let frame = Frame {
-                left: WIDTH / COLUMNS as f64 * column as f64 + LEFT,
-                top: HEIGHT * row as f64 + TOP,
-                width: WIDTH / COLUMNS as f64 - LEFT - RIGHT,
-                height: HEIGHT - TOP - BOTTOM,
-                bounds: panel.bounds,
-            };
-            panel.draw(&mut out, &frame);
-        }
-    }
-    document(HEIGHT * panels.len().div_ceil(COLUMNS) as f64, &out)
-}
-
-/// Position of a panel in the picture.
-struct Frame {
-    left: f64,
-    top: f64,
-    width: f64,
-    height: f64,
-    bounds: Bounds,
-}
-
-impl Frame {
-    fn place(&self, x: f64, y: f64) -> (f64, f64) {
-        let share = |value: f64, (low, high): (f64, f64)| (value - low) / (high - low);
-        let bounds = self.bounds;
-        (self.left + self.width * share(x, bounds.x), self.top + self.height * (1.0 - share(y, bounds.y)))
-    }
-
-    /// Returns true if a box around a place lies inside.
-    fn holds(&self, (x, y): (f64, f64), (width, height): (f64, f64)) -> bool {
-        x - width / 2.0 >= self.left
-            && x + width / 2.0 <= self.left + self.width
-            && y - height / 2.0 >= self.top
-            && y + height / 2.0 <= self.top + self.height
-    }
-}
-
-/// Round numbers of a range, a step of 1, 2 or 5 times a power of ten apart, each as it is written.
-fn ticks((low, high): (f64, f64)) -> Vec<(f64, String)> {
-    let least = (high - low) / TICKS;
-    if !least.is_normal() {
-        return Vec::new();
-    }
-    let power = 10f64.powf(least.log10().floor());
-    let step = [1.0, 2.0, 5.0].map(|times| times * power).into_iter().find(|step| *step >= least);
-    let step = step.unwrap_or(10.0 * power);
-    let digits = (-step.log10().floor()).max(0.0) as usize;
-    let (first, last) = ((low / step - 1e-9).ceil() as i64, (high / step + 1e-9).floor() as i64);
-    let tick = |index: i64| (index as f64 * step, format!("{:.digits$}", index as f64 * step));
-    (first..=last).map(tick).collect()
+    let rows = panels.len().div_ceil(COLUMNS);
+    plot::picture(HEIGHT * rows as u32, |root| {
+        panels.iter().zip(root.split_evenly((rows, COLUMNS))).try_for_each(|(panel, area)| panel.draw(&area))
+    })
 }
 
 impl Panel {
-    fn draw(&self, out: &mut String, frame: &Frame) {
-        let &Frame { left, top, width, height, bounds } = frame;
-        text(out, left, top - 22.0, "font-size=\"13\"", &self.title);
-        text(out, left - 34.0, top - 6.0, "font-size=\"10\"", self.up);
-        text(out, left + width / 2.0, top + height + 30.0, "text-anchor=\"middle\" font-size=\"10\"", self.across);
-        // Writing to a string cannot fail.
-        let _ = writeln!(out, "<path class=\"axis\" d=\"M{left} {top}v{height}h{width}\"/>");
-        for (x, written) in ticks(bounds.x) {
-            let (across, floor) = (frame.place(x, bounds.y.0).0, top + height);
-            let _ = writeln!(out, "<path class=\"axis\" d=\"M{across:.1} {floor}v3\"/>");
-            text(out, across, floor + 14.0, "text-anchor=\"middle\" font-size=\"9\"", &written);
+    fn draw(&self, area: &Area<'_>) -> Drawn {
+        let names: Vec<&str> = self.curves.iter().map(|curve| &curve.name[..]).collect();
+        let area = plot::headed(area, &self.title, &names)?;
+        let Bounds { x, y } = self.bounds;
+        if !(x.1 - x.0).is_normal() || !(y.1 - y.0).is_normal() {
+            return Ok(());
         }
-        for (y, written) in ticks(bounds.y) {
-            let up = frame.place(bounds.x.0, y).1;
-            let _ = writeln!(out, "<path class=\"axis\" d=\"M{left} {up:.1}h-3\"/>");
-            text(out, left - 5.0, up + 3.0, "text-anchor=\"end\" font-size=\"9\"", &written);
-        }
-        let mut taken = Vec::new();
-        for curve in &self.curves {
-            curve.trace(frame, &mut taken);
-        }
-        for (curve, colour) in self.curves.iter().zip(COLOURS) {
-            curve.draw(out, frame, colour);
-        }
-        for (curve, colour) in self.curves.iter().zip(COLOURS) {
-            curve.label(out, frame, colour, &mut taken);
-        }
-    }
-}
-
-impl Curve {
-    fn places(&self, frame: &Frame) -> Vec<(f64, f64)> {
-        self.points.iter().map(|mark| frame.place(mark.x, mark.y)).collect()
-    }
-
-    /// Adds the places that the curve covers, a few units apart.
-    fn trace(&self, frame: &Frame, taken: &mut Vec<(f64, f64)>) {
-        taken.extend(self.places(frame).first());
-        for pair in self.places(frame).windows(2) {
-            let (from, to) = (pair[0], pair[1]);
-            let steps = ((to.0 - from.0).hypot(to.1 - from.1) / 3.0).ceil().max(1.0) as u16;
-            taken.extend((0..=steps).map(|step| {
-                let share = f64::from(step) / f64::from(steps);
-                (from.0 + share * (to.0 - from.0), from.1 + share * (to.1 - from.1))
-            }));
-        }
-    }
-
-    fn draw(&self, out: &mut String, frame: &Frame, colour: &str) {
-        let places = self.places(frame);
-        let path: Vec<String> = places.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
-        let reference = colour == COLOURS[0];
-        let dash = if reference { " stroke-dasharray=\"4 3\"" } else { "" };
-        let _ = writeln!(out, "<path class=\"curve\" stroke=\"{colour}\"{dash} d=\"M{}\"/>", path.join("L"));
-        for (mark, (x, y)) in self.points.iter().zip(places) {
-            let (_, low) = frame.place(mark.x, mark.y - mark.error);
-            let (_, high) = frame.place(mark.x, mark.y + mark.error);
-            let _ = writeln!(out, "<path class=\"error\" stroke=\"{colour}\" d=\"M{x:.1} {low:.1}V{high:.1}\"/>");
-            let _ = writeln!(out, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.4\" fill=\"{colour}\"/>");
-        }
-    }
-
-    /// Writes the name beside the curve, where it covers least.
-    fn label(&self, out: &mut String, frame: &Frame, colour: &str, taken: &mut Vec<(f64, f64)>) {
-        let size = (LETTER.0 * self.name.chars().count() as f64, LETTER.1);
-        let mut anchors = Vec::new();
-        self.trace(frame, &mut anchors);
-        let candidates = anchors.iter().flat_map(|&(x, y)| {
-            let (aside, above) = (size.0 / 2.0 + 7.0, size.1 / 2.0 + 5.0);
-            [(aside, 0.0), (-aside, 0.0), (0.0, above), (0.0, -above), (aside, above), (-aside, -above)]
-                .map(|(dx, dy)| (x + dx, y + dy))
-        });
-        let covered = |place: &(f64, f64)| {
-            let inside = |other: &&(f64, f64)| {
-                (other.0 - place.0).abs() < size.0 / 2.0 + 3.0 && (other.1 - place.1).abs() < size.1 / 2.0 + 2.0
+        let mut builder = ChartBuilder::on(&area);
+        builder.margin(8).x_label_area_size(BELOW).y_label_area_size(BESIDE);
+        let mut chart = builder.build_cartesian_2d(x.0..x.1, y.0..y.1)?;
+        let mut mesh = chart.configure_mesh();
+        mesh.x_labels(TICKS).y_labels(TICKS).x_desc(self.across).y_desc(self.up).axis_style(GREY);
+        mesh.x_label_formatter(&plot::number).y_label_formatter(&plot::number);
+        mesh.label_style(style(SMALL)).axis_desc_style(style(SMALL + 1));
+        mesh.bold_line_style(GREY.mix(0.2)).light_line_style(GREY.mix(0.0)).draw()?;
+        for ((index, curve), colour) in self.curves.iter().enumerate().zip(COLOURS) {
+            let points = || curve.points.iter().map(|mark| (mark.x, mark.y));
+            let line = colour.stroke_width(2);
+            match index {
+                0 => chart.draw_series(DashedLineSeries::new(points(), 5, 4, line))?,
+                _ => chart.draw_series(LineSeries::new(points(), line))?,
             };
-            taken.iter().filter(inside).count()
-        };
-        let best = candidates.filter(|&place| frame.holds(place, size)).min_by_key(covered);
-        let Some((x, y)) = best else { return };
-        let style = format!("text-anchor=\"middle\" style=\"fill:{colour}\"");
-        text(out, x, y + 4.0, &style, &self.name);
-        // A name covers its whole box, for names to come.
-        for dx in -4..=4i8 {
-            for dy in -1..=1i8 {
-                taken.push((x + f64::from(dx) * size.0 / 8.0, y + f64::from(dy) * size.1 / 2.0));
-            }
+            let with_error = curve.points.iter().filter(|mark| mark.error > 0.0);
+            chart.draw_series(with_error.map(|&Mark { x, y, error }| {
+                ErrorBar::new_vertical(x, y - error, y, y + error, colour.mix(0.6).filled(), 5)
+            }))?;
+            // Bars of errors have a point of their own.
+            let exact = curve.points.iter().filter(|mark| mark.error <= 0.0);
+            chart.draw_series(exact.map(|mark| Circle::new((mark.x, mark.y), 3, colour.filled())))?;
         }
+        Ok(())
     }
 }
 
@@ -217,12 +104,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_are_round_and_inside() {
-        let written = |range| ticks(range).into_iter().map(|(_, written)| written).collect::<Vec<_>>();
-        assert_eq!(written((0.0, 64.0)), ["0", "20", "40", "60"]);
-        assert_eq!(written((0.0, 1.27)), ["0.0", "0.5", "1.0"]);
-        assert_eq!(written((0.7, 0.9)), ["0.70", "0.75", "0.80", "0.85", "0.90"]);
-        assert_eq!(written((-3.0, 0.0)), ["-3.0", "-2.5", "-2.0", "-1.5", "-1.0", "-0.5", "0.0"]);
-        assert_eq!(written((1.0, 1.0)), [""; 0]);
+    fn a_panel_has_its_names_round_numbers_and_points() {
+        let curve = |name: &str, error: f64| Curve {
+            name: name.to_owned(),
+            points: [(0.0, 0.2), (32.0, 0.5), (64.0, 1.0)].map(|(x, y)| Mark { x, y, error }).into(),
+        };
+        let bounds = Bounds { x: (0.0, 64.0), y: (0.0, 1.27) };
+        let curves = vec![curve("the target", 0.0), curve("k-sqs", 0.1)];
+        let panel = Panel { title: "rate".to_owned(), across: "K", up: "share", bounds, curves };
+        let picture = svg(&[panel]);
+        for text in ["rate", "K", "share", "the target", "k-sqs", "20", "40", "60"] {
+            assert!(picture.contains(&format!(">\n{text}\n<")), "{text} in {picture}");
+        }
+        assert_eq!(picture.matches("<circle").count(), 6);
+    }
+
+    #[test]
+    fn a_panel_without_extent_has_a_title_alone() {
+        let bounds = Bounds { x: (1.0, 1.0), y: (0.0, 1.0) };
+        let panel = Panel { title: "rate".to_owned(), across: "K", up: "share", bounds, curves: Vec::new() };
+        assert!(svg(&[panel]).contains("rate"));
     }
 }

@@ -108,9 +108,13 @@ pub(super) fn table1() -> Report {
         DRAFT_LENGTHS.map(|gamma| (format!("γ = {gamma}"), RATES.map(|rate| of(cell(gamma, rate))).to_vec())).into()
     };
     let series = vec!["α = 0.5", "0.6", "0.7", "0.8", "0.9", "0.99"];
-    let rejections =
-        Chart { title: "1 − α^γ".to_owned(), series: series.clone(), groups: bars(|(rejection, _)| rejection) };
-    let times = Chart { title: "T_comm in ms".to_owned(), series, groups: bars(|(_, time)| time) };
+    let rejections = Chart {
+        title: "1 − α^γ".to_owned(),
+        series: series.clone(),
+        groups: bars(|(rejection, _)| rejection),
+        ..Chart::default()
+    };
+    let times = Chart { title: "T_comm in ms".to_owned(), series, groups: bars(|(_, time)| time), ..Chart::default() };
     Report {
         text: format!(
             "1 − α^γ, and T_comm in ms at |V|b/R = {DISTRIBUTION_MS} ms and NTT = {OVERHEAD_MS} ms, which the paper does \

@@ -7,6 +7,7 @@
 //! Intervals are of the bootstrap over prompts. The best of m settings is found better than it is. So its interval and
 //! those of its differences to the others have the level 1 − 0.05/m (Bonferroni): all m hold at once at 95 %.
 
+mod categories;
 mod rows;
 
 use outrider_codec::frame::SamplingParameters;
@@ -16,7 +17,10 @@ use serde_json::json;
 use tokio::task;
 
 pub use self::rows::Setting;
-use self::rows::{Best, LEVEL, Measured, Row, SPEED_UP, picture};
+use self::{
+    categories::Category,
+    rows::{Best, LEVEL, Measured, Row, SPEED_UP, picture},
+};
 use super::{
     clock::Clock,
     data::{Ask, Data},
@@ -55,6 +59,7 @@ struct Question<'a> {
     messages: Vec<Message>,
     later_turns: &'a [String],
     reference: Option<&'a str>,
+    category: Option<&'a str>,
 }
 
 /// Sums over the texts of each prompt: tokens, passes, judged and accepted drafts, bits up, seconds; counts of the
@@ -74,7 +79,9 @@ impl Grid {
         let (questions, left_out) = self.questions(laboratory, own.as_ref())?;
         self.check(laboratory, &questions)?;
         let mut alone: Vec<(SamplingParameters, Sums)> = Vec::new();
-        let mut rows = Vec::new();
+        let categories =
+            categories::categories(&questions.iter().map(|question| question.category).collect::<Vec<_>>());
+        let (mut rows, mut by_category) = (Vec::new(), Vec::new());
         for (setting, number) in self.settings.iter().zip(1..) {
             let sampling = setting.sampling;
             if !alone.iter().any(|(known, _)| *known == sampling) {
@@ -86,11 +93,20 @@ impl Grid {
             laboratory.say(&format!("[{number}/{}] {}", self.settings.len(), setting.name));
             let sums = self.sums(laboratory, own.as_ref(), &questions, setting, &clock)?;
             let beside = alone.iter().find(|(known, _)| *known == sampling).map(|(_, sums)| sums);
-            rows.push(self.row(setting, &sums, beside.unwrap_or(&sums)));
+            let beside = beside.unwrap_or(&sums);
+            rows.push(self.row(setting, &sums, beside));
+            let of = |category: &Category<'_>| self.row(setting, &category.of(&sums), &category.of(beside));
+            by_category.push(categories.iter().map(of).collect::<Vec<_>>());
         }
         let targets =
             alone.iter().map(|(sampling, sums)| (format!("target alone{}", said(*sampling)), self.quality(sums)));
-        Ok(self.report(laboratory, &clock, (questions.len(), left_out), &rows, &targets.collect::<Vec<_>>()))
+        let mut report =
+            self.report(laboratory, &clock, (questions.len(), left_out), &rows, &targets.collect::<Vec<_>>());
+        if !categories.is_empty() {
+            report.text.push_str(&categories::told(&categories, &by_category));
+            report.numbers["categories"] = categories::numbers(&categories, &by_category);
+        }
+        Ok(report)
     }
 
     /// Prompts that fit both models with a text, and how many do not.
@@ -99,8 +115,14 @@ impl Grid {
         laboratory: &Laboratory,
         data: Option<&'a Data>,
     ) -> Result<(Vec<Question<'a>>, usize), Failure> {
-        let plain =
-            |(number, tokens)| Question { number, tokens, messages: Vec::new(), later_turns: &[], reference: None };
+        let plain = |(number, tokens)| Question {
+            number,
+            tokens,
+            messages: Vec::new(),
+            later_turns: &[],
+            reference: None,
+            category: None,
+        };
         let mut questions: Vec<Question<'a>> = match data {
             None => laboratory.prompts()?.into_iter().enumerate().map(plain).collect(),
             Some(data) => {
@@ -108,6 +130,7 @@ impl Grid {
                     messages: if let Ask::Messages(messages) = &line.ask { messages.clone() } else { Vec::new() },
                     later_turns: &line.later_turns,
                     reference: line.reference.as_deref(),
+                    category: line.category.as_deref(),
                     ..prompt
                 };
                 let prompts = laboratory.prompts()?.into_iter().enumerate().map(plain);

@@ -252,8 +252,13 @@ pub fn table2(laboratory: &mut Laboratory) -> Result<Report, Failure> {
         .map(|(i, size)| (format!("K = {size}"), vec![f64::from(lengths[0][i]), f64::from(lengths[2][i])]));
     let series = vec!["T = 0", "T = 1"];
     let charts = [
-        Chart { title: "γ*, printed".to_owned(), series: series.clone(), groups: printed_bars.collect() },
-        Chart { title: "γ* of our pair".to_owned(), series, groups: own_bars.collect() },
+        Chart {
+            title: "γ*, printed".to_owned(),
+            series: series.clone(),
+            groups: printed_bars.collect(),
+            ..Chart::default()
+        },
+        Chart { title: "γ* of our pair".to_owned(), series, groups: own_bars.collect(), ..Chart::default() },
     ];
     Ok(Report {
         text: format!(

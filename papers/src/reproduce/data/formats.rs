@@ -32,6 +32,8 @@ pub struct Line {
     pub later_turns: Vec<String>,
     /// The right continuation.
     pub reference: Option<String>,
+    /// Category of the question, as in Spec-Bench and MT-Bench.
+    pub category: Option<String>,
 }
 
 /// Error of a line of a data file.
@@ -60,6 +62,7 @@ struct Fields {
     prompt: Option<String>,
     messages: Option<Vec<Message>>,
     reference: Option<Reference>,
+    category: Option<String>,
 }
 
 /// MT-Bench has a reference for each turn.
@@ -99,25 +102,27 @@ const LANGUAGES: [(&str, &str); 15] = [
 pub fn of_json(value: Value) -> Result<Option<Line>, LineError> {
     let text = |name: &str| value.get(name).and_then(Value::as_str);
     if !value.is_object() || ["prompt", "messages"].iter().any(|name| value.get(name).is_some()) {
-        let Fields { prompt, messages, reference } = serde_json::from_value(value)?;
+        let Fields { prompt, messages, reference, category } = serde_json::from_value(value)?;
         let ask = match (prompt, messages) {
             (Some(prompt), None) => Ask::Prompt(prompt),
             (None, Some(messages)) => Ask::Messages(messages),
             _ => return Err(LineError::Both),
         };
-        return Ok(Some(Line { ask, later_turns: Vec::new(), reference: reference.map(Reference::joined) }));
+        let reference = reference.map(Reference::joined);
+        return Ok(Some(Line { ask, later_turns: Vec::new(), reference, category }));
     }
     if value.get("turns").is_some() {
         #[derive(Deserialize)]
         struct Question {
             turns: Vec<String>,
             reference: Option<Reference>,
+            category: Option<String>,
         }
-        let Question { turns, reference } = serde_json::from_value(value)?;
+        let Question { turns, reference, category } = serde_json::from_value(value)?;
         let mut turns = turns.into_iter();
         let first = turns.next().ok_or(LineError::Unknown)?;
         let line = asked(first, reference.map(Reference::joined));
-        return Ok(Some(Line { later_turns: turns.collect(), ..line }));
+        return Ok(Some(Line { later_turns: turns.collect(), category, ..line }));
     }
     if let (Some(text), summary) = (text("article").or(text("document")), text("highlights").or(text("summary"))) {
         return Ok(Some(summarized(text, summary)));
@@ -140,7 +145,7 @@ pub fn of_text(text: &str) -> Option<Line> {
     let (prompt, rest) = text.split_at(*starts.get(prompt)?);
     let ask = Ask::Prompt(prompt.trim_end().to_owned());
     let space = &prompt[prompt.trim_end().len()..];
-    Some(Line { ask, later_turns: Vec::new(), reference: Some(format!("{space}{rest}")) })
+    Some(Line { ask, later_turns: Vec::new(), reference: Some(format!("{space}{rest}")), category: None })
 }
 
 /// An article of CNN/DailyMail as its authors publish it: paragraphs, then highlights, each after a line `@highlight`.
@@ -189,7 +194,8 @@ fn language(code: &str) -> &str {
 }
 
 fn asked(message: String, reference: Option<String>) -> Line {
-    Line { ask: Ask::Messages(vec![Message::new("user", &message)]), later_turns: Vec::new(), reference }
+    let ask = Ask::Messages(vec![Message::new("user", &message)]);
+    Line { ask, later_turns: Vec::new(), reference, category: None }
 }
 
 impl Reference {

@@ -61,6 +61,7 @@ fn mt_bench_and_spec_bench_have_turns() {
     check("question.jsonl", text, &[("Write.", "–"), ("1 + 1?", "2\n4")]);
     let found = lines("question.jsonl", text).unwrap();
     assert_eq!(found[0].later_turns, ["Rewrite."]);
+    assert_eq!(found[0].category.as_deref(), Some("writing"));
 }
 
 /// Fields as Hugging Face's `cnn_dailymail` 3.0.0, `xsum`, `wmt14`, `gsm8k` and `lm1b` have them.

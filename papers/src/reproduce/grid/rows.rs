@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::report::{
     bootstrap::{Interval, interval},
-    chart,
+    chart::{self, Chart},
     curves::{self, Bounds, Curve, Mark, Panel},
 };
 
@@ -51,7 +51,19 @@ pub struct Row<'a> {
     pub drawn: Vec<[f64; 2]>,
 }
 
+impl Row<'_> {
+    /// Speed-up over the target alone.
+    pub fn speed_up(&self) -> Measured {
+        self.cells[SPEED_UP]
+    }
+}
+
 impl Measured {
+    /// One standard error: an interval of 95 % has nearly four.
+    fn error(&self) -> f64 {
+        self.interval.map_or(0.0, |interval| (interval.high - interval.low) / 3.92)
+    }
+
     pub fn told(&self, digits: usize) -> String {
         match self.interval {
             _ if !self.value.is_finite() => "–".to_owned(),
@@ -122,17 +134,20 @@ pub fn picture(rows: &[Row<'_>]) -> String {
         numbers.map_or(0, |numbers| numbers.len())
     };
     let Some(axis) = (0..options).max_by_key(different).filter(|axis| different(axis) > 2) else {
-        let bars = rows.iter().take(MOST_BARS).map(|row| (row.setting.name.clone(), vec![row.cells[SPEED_UP].value]));
-        return chart::single("speed-up over the target alone", &["speed-up"], bars.collect());
+        let shown = || rows.iter().take(MOST_BARS);
+        return chart::svg(&[Chart {
+            title: "speed-up over the target alone".to_owned(),
+            series: vec!["speed-up"],
+            groups: shown().map(|row| (row.setting.name.clone(), vec![row.speed_up().value])).collect(),
+            errors: shown().map(|row| vec![row.speed_up().error()]).collect(),
+        }]);
     };
     let mut curves: Vec<Curve> = Vec::new();
     for row in rows {
         let others = row.setting.options.iter().enumerate().filter(|(at, _)| *at != axis);
         let name = others.map(|(_, (name, value))| format!("{name} {value}")).collect::<Vec<_>>().join(", ");
-        let (x, cell) = (number(row, axis).unwrap_or_default(), &row.cells[SPEED_UP]);
-        // The curves show one standard error; an interval of 95 % has nearly four.
-        let error = cell.interval.map_or(0.0, |interval| (interval.high - interval.low) / 3.92);
-        let mark = Mark { x, y: cell.value, error };
+        let (x, cell) = (number(row, axis).unwrap_or_default(), row.speed_up());
+        let mark = Mark { x, y: cell.value, error: cell.error() };
         match curves.iter_mut().find(|curve| curve.name == name) {
             Some(curve) => curve.points.push(mark),
             None => curves.push(Curve { name, points: vec![mark] }),

@@ -71,7 +71,11 @@ fn tradeoff(laboratory: &mut Laboratory, shapes: Shapes, printed: &str) -> Resul
     let charts = [("ROUGE", 0..3), ("ms a token", 3..4), ("GFLOPs of 20 tokens", 4..6)].map(|(title, range)| Chart {
         title: title.to_owned(),
         series: BOTH.map(Method::name).to_vec(),
-        groups: lines[range].iter().map(|(name, both)| ((*name).to_owned(), both.map(|x| x.value).to_vec())).collect(),
+        groups: lines[range.clone()]
+            .iter()
+            .map(|(name, both)| ((*name).to_owned(), both.map(|x| x.value).to_vec()))
+            .collect(),
+        errors: lines[range].iter().map(|(_, both)| both.map(|x| x.error).to_vec()).collect(),
     });
     let numbers = lines.iter().map(|(name, both)| json!({ "shows": name, "sd": both[0], "sprinter": both[1] }));
     Ok(Report {
@@ -92,7 +96,7 @@ pub fn figure7(laboratory: &mut Laboratory) -> Result<Report, Failure> {
     let (mut rows, mut numbers, mut charts) = (Vec::new(), Vec::new(), Vec::new());
     for kind in Kind::ALL {
         let base = methods::run(laboratory, kind, Method::Speculative)?;
-        let mut groups = Vec::new();
+        let (mut groups, mut errors) = (Vec::new(), Vec::new());
         for method in Method::ALL {
             let run = methods::run(laboratory, kind, method)?;
             let scores = rouge(&run);
@@ -105,8 +109,14 @@ pub fn figure7(laboratory: &mut Laboratory) -> Result<Report, Failure> {
                 "texts": kind.name(), "method": method.name(), "rouge": scores, "differenceOfRougeL": difference,
             }));
             groups.push((method.name().to_owned(), scores.map(|score| 100.0 * score.value).to_vec()));
+            errors.push(scores.map(|score| 100.0 * score.error).to_vec());
         }
-        charts.push(Chart { title: format!("F₁ in per cent, on {}", kind.name()), series: NAMES.to_vec(), groups });
+        charts.push(Chart {
+            title: format!("F₁ in per cent, on {}", kind.name()),
+            series: NAMES.to_vec(),
+            groups,
+            errors,
+        });
     }
     let head = row("texts", ["method", NAMES[0], NAMES[1], NAMES[2], "ROUGE-L, less SD's"]);
     Ok(Report {
