@@ -22,7 +22,9 @@ pub(crate) mod unscaled;
 mod verify;
 
 pub use coupled::agreement;
-pub use rules::{Need, Position, Range, Rule, RuleError, RuleInfo, Statistic};
+pub use rules::{
+    Deferral, MOST_OWN_RULES, Need, OwnRule, OwnRuleError, Position, Range, Rule, RuleError, RuleInfo, Statistic,
+};
 pub use types::{Branch, Judged, Judgement, JudgementError, NextToken, Round, Verification};
 pub use unscaled::Incompatible;
 pub use verify::judge;

@@ -37,6 +37,7 @@ mod exact;
 mod info;
 mod lossy;
 mod mentored;
+mod own;
 mod ratios;
 mod statistic;
 mod token;
@@ -46,6 +47,7 @@ mod tests;
 
 pub(crate) use decision::Decision;
 pub use info::{Position, Range, RuleInfo};
+pub use own::{Deferral, MOST_OWN_RULES, OwnRule, OwnRuleError};
 pub use statistic::{Need, Statistic};
 
 /// The rules, in the order of their numbers on the wire. New ones go to the end.
@@ -99,7 +101,17 @@ pub enum RuleError {
 }
 
 fn names() -> String {
-    TABLE.iter().map(|info| info.name).collect::<Vec<_>>().join(", ")
+    Rule::known().map(|info| info.name).collect::<Vec<_>>().join(", ")
+}
+
+/// Row of the rule with this number.
+fn row(number: u8) -> Option<&'static RuleInfo> {
+    TABLE.get(usize::from(number)).or_else(|| own::info(number))
+}
+
+/// All rules that this process knows, with their numbers.
+fn numbered() -> impl Iterator<Item = (u8, &'static RuleInfo)> {
+    (0..).zip(&TABLE).chain(own::all())
 }
 
 /// A rule with its parameter.
@@ -120,8 +132,8 @@ impl Rule {
     /// # Errors
     /// If there is no such rule, or the parameter is out of its range once it is rounded.
     pub fn new(name: &str, parameter: f64) -> Result<Self, RuleError> {
-        match TABLE.iter().position(|info| info.name == name) {
-            Some(number) => Self::from_row(number as u8, parameter as f32, parameter),
+        match numbered().find(|(_, info)| info.name == name) {
+            Some((number, _)) => Self::from_row(number, parameter as f32, parameter),
             None => Err(RuleError::Name { name: name.to_owned() }),
         }
     }
@@ -131,7 +143,7 @@ impl Rule {
     /// # Errors
     /// If there is no such rule, or the parameter is out of its range.
     pub fn from_wire(number: u8, parameter: f32) -> Result<Self, RuleError> {
-        if usize::from(number) >= TABLE.len() {
+        if row(number).is_none() {
             return Err(RuleError::Number { number });
         }
         Self::from_row(number, parameter, f64::from(parameter))
@@ -159,12 +171,26 @@ impl Rule {
 
     /// The row of the rule in the table.
     pub fn info(&self) -> &'static RuleInfo {
-        &TABLE[usize::from(self.number)]
+        row(self.number).unwrap_or(&TABLE[0])
     }
 
     /// The table: index is number on the wire.
     pub fn all() -> &'static [RuleInfo] {
         &TABLE
+    }
+
+    /// Registers rules of this process's own, once and before any session. Their numbers on the wire are from 30 (hex)
+    /// on, so both ends of a session need the same ones.
+    ///
+    /// # Errors
+    /// If there are too many, rules were registered before, or a name is taken.
+    pub fn register(rules: Vec<OwnRule>) -> Result<(), OwnRuleError> {
+        own::register(rules, |name| TABLE.iter().any(|info| info.name == name))
+    }
+
+    /// The table, and the rules that this process has [registered](Self::register).
+    pub fn known() -> impl Iterator<Item = &'static RuleInfo> {
+        numbered().map(|(_, info)| info)
     }
 
     /// Consequences of the rule at a position, for each token of the vocabulary: the probability that it is drafted and
@@ -178,6 +204,7 @@ impl Rule {
     /// # Panics
     /// If the position's statistic is there, but is not what the rule needs.
     pub(crate) fn judge(&self, position: &Position<'_>) -> Decision {
-        (self.info().judge)(position, self.parameter())
+        own::judge(self.number, position, self.parameter())
+            .unwrap_or_else(|| (self.info().judge)(position, self.parameter()))
     }
 }

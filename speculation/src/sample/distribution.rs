@@ -149,7 +149,7 @@ impl<'a> Distribution<'a> {
     }
 
     /// All V probabilities.
-    pub(crate) fn dense(&self) -> Vec<f64> {
+    pub fn dense(&self) -> Vec<f64> {
         let mut probabilities = vec![0.0; self.logits.len()];
         match &self.kept {
             Kept::All => self.weights(0, &mut probabilities),

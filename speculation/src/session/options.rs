@@ -175,7 +175,7 @@ impl DraftingOptions {
     /// # Errors
     /// If there is none of that name, or its parameter is out of its range.
     pub(crate) fn rule(&self) -> Result<Rule, RuleError> {
-        let info = Rule::all().iter().find(|info| info.name == self.rule);
+        let info = Rule::known().find(|info| info.name == self.rule);
         Rule::new(&self.rule, self.rule_parameter.or(info.map(|info| info.default)).unwrap_or(0.0))
     }
 

@@ -32,7 +32,7 @@ pub(super) const TOKEN_V1: RuleInfo = RuleInfo {
     has_ratio: true,
     judge: |position, alpha| {
         let least = position.p.unscaled().peak() - alpha;
-        interleave(position, position.support().iter().map(|&q| q < least))
+        interleave(position, position.support().iter().map(|&q| share(q < least)))
     },
 };
 
@@ -57,18 +57,21 @@ pub(super) const TOKEN_V3: RuleInfo = RuleInfo {
 fn by_target(position: &Position<'_>, least: impl Fn(f64) -> f64) -> Decision {
     let (logits, p) = (position.p.logits(), position.p.unscaled());
     let least = least(p.peak());
-    interleave(position, position.q.ids().iter().map(|&id| p.probability(logits[id as usize]) < least))
+    interleave(position, position.q.ids().iter().map(|&id| share(p.probability(logits[id as usize]) < least)))
+}
+
+fn share(is_deferred: bool) -> f64 {
+    f64::from(u8::from(is_deferred))
 }
 
 /// Decision with the π of equation 11; `deferred` is r of each token of q̂'s support.
-fn interleave(position: &Position<'_>, deferred: impl Iterator<Item = bool>) -> Decision {
-    let deferred: Vec<bool> = deferred.collect();
+pub(super) fn interleave(position: &Position<'_>, deferred: impl Iterator<Item = f64>) -> Decision {
+    let deferred: Vec<f64> = deferred.collect();
     // η = Σ r·q̂
-    let mass: f64 = position.pairs().zip(&deferred).filter(|&(_, &deferred)| deferred).map(|((q, _), _)| q).sum();
+    let mass: f64 = position.pairs().zip(&deferred).map(|((q, _), r)| r * q).sum();
     if mass == 0.0 {
         return Decision::Keep;
     }
-    let pi = position.pairs().zip(deferred);
-    let pi = pi.map(|((q, p), deferred)| if deferred { 0.0 } else { q } + p * mass);
+    let pi = position.pairs().zip(deferred).map(|((q, p), r)| q * (1.0 - r) + p * mass);
     Decision::Speculate(Interleaving::new(pi.collect(), mass))
 }

@@ -114,7 +114,7 @@ pub const NAMES: &[&NameInfo] = &[
         lead: "",
         parameter: Some(("ruleParameter", "Parameter")),
         group: Group::Verification,
-        entries: || Rule::all().iter().map(rule).collect(),
+        entries: || Rule::known().map(rule).collect(),
         default: "exact",
     },
     &NameInfo {
