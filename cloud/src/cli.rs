@@ -2,6 +2,7 @@
 
 use std::{
     io::{Write, stderr},
+    path::PathBuf,
     process::ExitCode,
 };
 
@@ -35,7 +36,7 @@ use log::LogFormat;
 use output::CommandError;
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::version;
+use crate::{rules_file, version};
 
 /// Examples of the commands for researchers.
 const RESEARCH: &str = if cfg!(feature = "papers") {
@@ -74,6 +75,9 @@ Without --draft, --target and --tokenizer the small pair in the binary is used."
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    /// TOML file of acceptance rules of your own for --rule, which both ends of a session need; see docs/papers.md
+    #[arg(long, value_name = "FILE", global = true)]
+    rules: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -114,6 +118,12 @@ pub fn main() -> ExitCode {
         // The other commands write their results to standard output.
         _ => log::init(LogFormat::Text, LevelFilter::WARN),
     };
+    if let Some(path) = &cli.rules
+        && let Err(error) = rules_file::register(path)
+    {
+        complain(&error);
+        return ExitCode::FAILURE;
+    }
     let result = tokio::runtime::Runtime::new().map_err(Into::into).and_then(|runtime| {
         runtime.block_on(async {
             match cli.command {
@@ -157,7 +167,7 @@ fn parse() -> Result<Cli, config::ConfigError> {
         error.exit()
     });
     let serve = |matches: &clap::ArgMatches| matches.subcommand_matches(config::COMMAND).cloned();
-    if let Some(path) = serve(&matches).and_then(|serve| serve.get_one::<std::path::PathBuf>("config").cloned()) {
+    if let Some(path) = serve(&matches).and_then(|serve| serve.get_one::<PathBuf>("config").cloned()) {
         matches = config::with_file(command.clone(), &path)?.get_matches();
     }
     let shown = serve(&matches).map(|serve| config::show(&command, &serve));
@@ -175,7 +185,7 @@ fn read_again() -> Result<Box<serve::Serve>, CommandError> {
     let mut command = config::with_environment(Cli::command());
     let matches = command.clone().try_get_matches()?;
     let serve = matches.subcommand_matches(config::COMMAND);
-    if let Some(path) = serve.and_then(|serve| serve.get_one::<std::path::PathBuf>("config")) {
+    if let Some(path) = serve.and_then(|serve| serve.get_one::<PathBuf>("config")) {
         command = config::with_file(command, path)?;
     }
     match Cli::from_arg_matches(&command.try_get_matches()?)?.command {

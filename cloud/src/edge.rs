@@ -32,7 +32,7 @@ use tokio_tungstenite::tungstenite::{
 
 use crate::{
     session::{self, Limits},
-    sessions::Sessions,
+    sessions::{NoSession, Sessions},
     target::{TargetSlot, engine::Engine},
     wire::Wire,
 };
@@ -159,15 +159,32 @@ impl Transport {
     /// Opens a session of an engine in this process; `None` if the engine is full.
     pub fn local(engine: &Engine, target: TargetInfo) -> Option<Self> {
         let slot = engine.slot().map(TargetSlot::Model)?;
-        let entry = Sessions::default().open_now(IpAddr::V4(Ipv4Addr::LOCALHOST)).ok()?;
+        // Without a sender a session reads a shutdown of the server.
+        let (running, stopping) = watch::channel(false);
+        let transport = Self::to_slot(slot, target, Limits::default(), stopping, running);
+        transport.ok()
+    }
+
+    /// Opens a session on a slot in this process. `held` is dropped when it ends.
+    ///
+    /// # Errors
+    /// If the system gives no random numbers.
+    pub(crate) fn to_slot(
+        slot: TargetSlot,
+        target: TargetInfo,
+        limits: Limits,
+        stopping: watch::Receiver<bool>,
+        held: impl Send + 'static,
+    ) -> Result<Self, NoSession> {
+        let entry = Sessions::default().open_now(IpAddr::V4(Ipv4Addr::LOCALHOST))?;
         let (to_cloud, from_edge) = mpsc::unbounded();
         let (to_edge, from_cloud) = mpsc::unbounded();
         tokio::spawn(async move {
-            // Held until the session ends: dropping the sender would read as a shutdown of the server.
-            let (_running, stopping) = watch::channel(false);
-            session::run(entry, slot, target, None, Limits::default(), Wire::new(from_edge, to_edge), stopping).await;
+            let wire = Wire::new(from_edge, to_edge);
+            session::run(entry, slot, target, None, limits, wire, stopping).await;
+            drop(held);
         });
-        Some(Self { incoming: Box::new(from_cloud), outgoing: Box::new(to_cloud.sink_map_err(|_| ())) })
+        Ok(Self { incoming: Box::new(from_cloud), outgoing: Box::new(to_cloud.sink_map_err(|_| ())) })
     }
 
     /// Puts an emulated link between both ends: bytes arrive when the link says. Must be called within a runtime.
@@ -382,7 +399,18 @@ impl<'a> NativeEdge<'a> {
         settings: &Settings,
         tell: impl FnMut(&EdgeSession, Notice),
     ) -> Result<EndReason, NativeEdgeError> {
-        Ok(self.driver.generate(prompt, settings, future::pending(), tell).await?)
+        self.generate_until(prompt, settings, future::pending(), tell).await
+    }
+
+    /// Generates from the ids of a prompt until `stop` cancels it, with every notice of the driver.
+    pub(crate) async fn generate_until(
+        &mut self,
+        prompt: Vec<u32>,
+        settings: &Settings,
+        stop: impl Future<Output = ()>,
+        tell: impl FnMut(&EdgeSession, Notice),
+    ) -> Result<EndReason, NativeEdgeError> {
+        Ok(self.driver.generate(prompt, settings, stop, tell).await?)
     }
 
     /// Sets how many tokens to guess after the committed text while the connection is gone. At first none.

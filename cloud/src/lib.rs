@@ -16,7 +16,9 @@
 //! | `blocking` | work that would block the runtime, in turns of the clients |
 //! | [`app`] | the axum routes: page, draft model, WebSocket, probes |
 //! | [`openai`] | the target alone, through OpenAI's API |
+//! | [`api_drafting`] | drafts for texts of the API |
 //! | [`edge`] | drafts natively and speaks to a server, or to a session in the same process |
+//! | [`rules_file`] | acceptance rules from a file of expressions |
 //! | `both_ends` | sessions in this process for the experiments of `outrider-papers`, with the feature `papers` |
 //! | `version` | version of the program and its commit |
 //! | [`cli`] | the `outrider` command: `serve`, `generate`, `check`, `bench`, and those of researchers |
@@ -26,6 +28,7 @@
 //! of other sessions. The session sends the frames that the state machine makes of the judgement.
 
 mod address_limits;
+pub mod api_drafting;
 pub mod app;
 mod blocking;
 #[cfg(feature = "papers")]
@@ -45,6 +48,7 @@ pub mod openai;
 mod otel;
 pub mod pair;
 mod rotation;
+pub mod rules_file;
 pub mod sampling;
 pub mod session;
 pub mod sessions;

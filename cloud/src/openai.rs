@@ -14,6 +14,9 @@
 //! | `fields` | parameters by their names |
 //! | `shaping_fields` | parameters that change the target's logits |
 //! | `token_stream` | the choices of a request in parallel, token by token: text and tool calls |
+//! | `delta` | additions to the choices |
+//! | `seat` | places at which choices are written |
+//! | `echo` | the prompt as the beginning of a text |
 //! | `answer` | response objects and chunks |
 //! | `response_request`, `responses` | the same for `/v1/responses`: its request as a chat's, its objects and events |
 
@@ -31,27 +34,34 @@ use axum::{
 };
 use futures_util::{Stream, stream};
 use outrider_codec::frame::Request;
+use outrider_speculation::session::edge::Mode;
 use serde_json::{Value, json};
 
 pub(crate) use self::shaping_fields::shaper;
 use self::{
     admitted_request::{AdmittedRequest, Prompt, now, too_long},
     answer::{Answer, Endpoint},
+    delta::Delta,
     request::Common,
-    token_stream::{Delta, GenerationParams, TokenStream},
+    token_stream::{GenerationParams, TokenStream},
 };
 use crate::{
+    api_drafting::{ApiDrafting, ApiMode},
     blocking,
     http::{ApiError, Served, Shared},
+    shaping::Penalties,
 };
 
 mod admitted_request;
 mod answer;
 mod conversation;
+mod delta;
+mod echo;
 mod fields;
 mod request;
 mod response_request;
 mod responses;
+mod seat;
 mod shaping_fields;
 mod token_stream;
 
@@ -133,7 +143,7 @@ async fn answer(
         Sse::new(events(answer, deltas, choices)).keep_alive(KeepAlive::default()).into_response()
     } else {
         let mut texts: Vec<Delta> = (0..choices).map(|choice| Delta { choice, ..Delta::default() }).collect();
-        while let Some(Delta { choice, pieces, reasoning, logprobs, ids, finish }) = deltas.next().await? {
+        while let Some(Delta { choice, pieces, reasoning, logprobs, ids, finish, .. }) = deltas.next().await? {
             let text = &mut texts[choice as usize];
             text.pieces.extend(pieces);
             text.reasoning += &reasoning;
@@ -177,8 +187,18 @@ async fn begin(
     let created = now();
     let id = random()?;
     shaping_fields::check(&common.penalties, &served.target)?;
+    let drafting = drafting(&served, &common, grammar.is_some())?;
     let Common {
-        choices, log_probabilities, stop, stop_ids, penalties, stream, include_usage, return_token_ids, ..
+        choices,
+        log_probabilities,
+        stop,
+        stop_ids,
+        penalties,
+        stream,
+        include_usage,
+        return_token_ids,
+        echo,
+        ..
     } = common;
     let model = served.name.clone();
     let has_log_probabilities = log_probabilities.is_some();
@@ -204,9 +224,28 @@ async fn begin(
         reasoning,
         penalties,
         grammar,
+        drafting,
+        echo,
     };
     let deltas = TokenStream::begin(shared, &served, admitted, params).await?;
     Ok(Begun { answer, deltas, stream, choices })
+}
+
+/// Drafting of a request's texts, if they are drafted.
+fn drafting(served: &Served, common: &Common, has_grammar: bool) -> Result<Option<(Arc<ApiDrafting>, Mode)>, ApiError> {
+    let refuse = |text: &str| ApiError::invalid(text).param("outrider").code("unsupported_parameter");
+    let Some(drafting) = &served.api_drafting else {
+        let asks = matches!(common.drafting, Some(ApiMode(Some(_))));
+        let text = "outrider is not supported by this server: start it with --api-drafting.";
+        return if asks { Err(refuse(text)) } else { Ok(None) };
+    };
+    let ApiMode(Some(mode)) = common.drafting.as_ref().unwrap_or(&drafting.default) else { return Ok(None) };
+    if has_grammar || common.penalties != Penalties::default() || common.log_probabilities.is_some() {
+        return Err(refuse(
+            "Drafted texts have no logprobs, response_format, penalties, logit_bias or min_p: send outrider: false with them.",
+        ));
+    }
+    Ok(Some((Arc::clone(drafting), mode.clone())))
 }
 
 /// The server-sent events of an answer.

@@ -82,8 +82,8 @@ fn sweep_compares_settings_on_questions_of_a_user() {
     let (data, csv, out) = (folder.join("questions.jsonl"), folder.join("texts.csv"), folder.join("out"));
     let long = "word ".repeat(4000);
     let questions = [
-        r#"{"prompt": "Once upon a time", "reference": " there was a king."}"#.to_owned(),
-        r#"{"question_id": 81, "turns": ["Tell a tale.", "Another."], "reference": ["A king.", "A queen."]}"#
+        r#"{"prompt": "Once upon a time", "reference": " there was a king.", "category": "qa"}"#.to_owned(),
+        r#"{"category": "writing", "turns": ["Tell a tale.", "Another."], "reference": ["A king.", "A queen."]}"#
             .to_owned(),
         format!(r#"{{"prompt": "{long}", "reference": "none"}}"#),
         r#"{"question": "The king had", "answer": "three sons\n#### 3"}"#.to_owned(),
@@ -105,6 +105,7 @@ fn sweep_compares_settings_on_questions_of_a_user() {
         "a link of 1 Mbit/s and a round-trip time of 20 ms",
         "Best of 6 settings by speed-up: ",
         "Best of 6 settings by ROUGE-L: ",
+        "| setting | qa (1) | writing (1) |",
     ] {
         assert!(printed.contains(part), "{part} in {printed}");
     }

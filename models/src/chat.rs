@@ -83,6 +83,9 @@ pub enum ChatError {
     /// Error raised by the template itself, for example that roles must alternate.
     #[error("the model's chat template refuses this conversation: {0}")]
     Refused(String),
+    /// The last message is to go on, but it is not the assistant's, is empty, or the template changes its text.
+    #[error("the last message cannot go on: it has to be the assistant's, with a text that the chat template keeps")]
+    NotContinued,
     /// The conversation has tools, but the template ignores them.
     #[error("the model's chat template has no place for tools")]
     Tools,
@@ -142,7 +145,8 @@ impl ChatTemplate {
     /// template ignores them.
     pub fn render(&self, conversation: &Conversation, now: i64) -> Result<String, ChatError> {
         let ChatSource { bos_token, eos_token, .. } = &self.source;
-        self.render_with(&self.environment, [bos_token, eos_token], conversation, now)
+        let prompt = self.render_with(&self.environment, [bos_token, eos_token], conversation, now)?;
+        conversation.cut(prompt).ok_or(ChatError::NotContinued)
     }
 
     fn render_with(
@@ -152,10 +156,10 @@ impl ChatTemplate {
         conversation: &Conversation,
         now: i64,
     ) -> Result<String, ChatError> {
-        let Conversation { messages, tools, variables } = conversation;
+        let Conversation { messages, tools, variables, continues } = conversation;
         let Some((name, _)) = self.template(!tools.is_empty()) else {
             let about_tools = !tools.is_empty() || messages.iter().any(Message::is_about_tools);
-            return if about_tools { Err(ChatError::Tools) } else { Ok(plain(messages)) };
+            return if about_tools { Err(ChatError::Tools) } else { Ok(plain(messages, *continues)) };
         };
         // A variable of the request takes the place of this default.
         let documents = variables.get("documents").map_or(Value::from(()), Value::from_serialize);
@@ -164,7 +168,7 @@ impl ChatTemplate {
             let template = environment.get_template(name)?;
             template.render(context! {
                 messages, tools, bos_token, eos_token, now,
-                add_generation_prompt => true, documents, ..variables.clone()
+                add_generation_prompt => !continues, documents, ..variables.clone()
             })
         };
         if tools.is_empty() {
@@ -238,6 +242,7 @@ impl ChatTemplate {
                 prompt = marks.composed(&prompt, &veiled);
             }
         }
+        let prompt = conversation.cut(prompt).ok_or(ChatError::NotContinued)?;
         let ids = tokenizer.encode_marked(&prompt)?;
         let beginning = tokenizer.encode_prompt(first, "")?;
         Ok(if ids.starts_with(&beginning) { ids } else { [beginning, ids].concat() })
@@ -268,7 +273,7 @@ fn refused(error: &Error) -> ChatError {
     }
 }
 
-fn plain(messages: &[Message]) -> String {
+fn plain(messages: &[Message], continues: bool) -> String {
     let mut prompt = String::new();
     for message in messages {
         let role = match message.role() {
@@ -280,7 +285,9 @@ fn plain(messages: &[Message]) -> String {
         // Writing to a String cannot fail.
         let _ = write!(prompt, "{role}: {content}\n\n");
     }
-    prompt.push_str("Assistant:");
+    if !continues {
+        prompt.push_str("Assistant:");
+    }
     prompt
 }
 
@@ -467,7 +474,7 @@ mod tests {
         });
         let message = Message::try_from(message.as_object().unwrap().clone()).unwrap();
         let variables = json!({ "x": end }).as_object().unwrap().clone().try_into().unwrap();
-        let said = Conversation { messages: vec![message], tools: tools(end), variables };
+        let said = Conversation { messages: vec![message], tools: tools(end), variables, continues: false };
         let ids = chat.encode(&tokenizer, None, &said, 0).unwrap();
         assert_eq!(ids.iter().filter(|&&other| other == id).count(), 1, "the template's own: {ids:?}");
         let text: String = ids.iter().filter(|&&other| other != id).map(|&id| tokenizer.decode(&[id])).collect();

@@ -3,7 +3,9 @@
 
 mod access;
 mod ahead;
+mod api_drafting;
 mod clients;
+mod echo;
 mod files;
 mod gateway;
 mod metric_rules;

@@ -9,6 +9,7 @@ use std::{
 
 use futures_util::{SinkExt, StreamExt};
 use outrider_cloud::{
+    api_drafting::ApiDrafting,
     app::{self, Access, AppState, Caps, Connections, PairFile, tls::Tls},
     edge::{Generated, NativeEdge, Transport},
     http::{Models, Served},
@@ -62,6 +63,8 @@ pub struct Options {
     pub chat: ChatSource,
     /// Sampling parameters for requests that give none.
     pub sampling: SamplingDefaults,
+    /// Drafting of texts of the API.
+    pub api_drafting: Option<Arc<ApiDrafting>>,
     /// The folder of its page.
     pub page: PathBuf,
 }
@@ -78,6 +81,7 @@ impl Default for Options {
             tls: None,
             chat: ChatSource::default(),
             sampling: SamplingDefaults::default(),
+            api_drafting: None,
             page: "no-page".into(),
         }
     }
@@ -212,6 +216,7 @@ pub fn served(name: &str, engine: Target, target: TargetInfo, options: &Options)
         template: Arc::new(template),
         grammars: Grammars::default(),
         sampling: options.sampling,
+        api_drafting: options.api_drafting.clone(),
         draft: PairFile::weights(pair.draft_file().unwrap().into_owned()),
         tokenizer_json: tokenizer_json(&pair),
         heads_safetensors: pair.heads_safetensors().unwrap().map(|bytes| PairFile::weights(bytes.into_owned())),

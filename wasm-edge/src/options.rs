@@ -26,6 +26,9 @@ pub struct GenerateRequest {
     /// Further variables of the chat template.
     #[serde(default)]
     chat_template_kwargs: TemplateVariables,
+    /// True if the text goes on from the last message instead of answering it.
+    #[serde(default)]
+    continue_final_message: bool,
     mode: RequestMode,
     max_new_tokens: u32,
     temperature: f32,
@@ -65,10 +68,10 @@ pub enum Start {
 }
 
 impl Start {
-    fn new(prompt: Prompt, tools: Vec<Tool>, variables: TemplateVariables) -> Self {
+    fn new(prompt: Prompt, tools: Vec<Tool>, variables: TemplateVariables, continues: bool) -> Self {
         match prompt {
             Prompt::Text(text) => Self::Text(text),
-            Prompt::Messages(messages) => Self::Conversation(Conversation { messages, tools, variables }),
+            Prompt::Messages(messages) => Self::Conversation(Conversation { messages, tools, variables, continues }),
         }
     }
 
@@ -78,7 +81,7 @@ impl Start {
         let prompt: Prompt = serde_wasm_bindgen::from_value(prompt).map_err(unreadable)?;
         let tools: Vec<Tool> = serde_wasm_bindgen::from_value(tools).map_err(unreadable)?;
         let variables: TemplateVariables = serde_wasm_bindgen::from_value(variables).map_err(unreadable)?;
-        Ok(Self::new(prompt, tools, variables))
+        Ok(Self::new(prompt, tools, variables, false))
     }
 }
 
@@ -96,7 +99,8 @@ impl GenerateRequest {
     }
 
     pub fn start(&self) -> Start {
-        Start::new(self.prompt.clone(), self.tools.clone(), self.chat_template_kwargs.clone())
+        let (prompt, tools) = (self.prompt.clone(), self.tools.clone());
+        Start::new(prompt, tools, self.chat_template_kwargs.clone(), self.continue_final_message)
     }
 
     /// Tools that the assistant may call; `None` if there are none.

@@ -30,6 +30,7 @@ use super::{
     output::{CommandError, print},
 };
 use crate::{
+    api_drafting::ApiMode,
     app::{self, AppState, Connections, tls::Tls},
     http::Elsewhere,
     pair::{self, PairPaths},
@@ -103,6 +104,11 @@ pub struct Serve {
     /// again
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = OwnDraftPolicy::Auto)]
     own_draft: OwnDraftPolicy,
+    /// Drafts for texts of the API by the draft model, in sessions as browsers have them: a JSON object of drafting
+    /// options for requests that have no field `outrider` of their own, such as '{"scheme": "k-sqs"}'; or null to draft
+    /// for those alone that have one. For measurements by clients of the API. Without it the field is refused
+    #[arg(long, value_name = "JSON")]
+    api_drafting: Option<ApiMode>,
     /// Guesses at a text that a pass judges: paid, those that by measured times raise the tokens per second of all
     /// sessions together; all, as if judging cost nothing
     #[arg(long, value_name = "WHICH", value_enum, default_value_t = GuessPolicy::Paid)]

@@ -6,7 +6,7 @@ use outrider_models::{ChatTemplate, Tokenizer};
 use outrider_speculation::session::cloud::TargetInfo;
 
 use super::pair_file::PairFile;
-use crate::{sampling::SamplingDefaults, shaping::grammar::Grammars, target::Target};
+use crate::{api_drafting::ApiDrafting, sampling::SamplingDefaults, shaping::grammar::Grammars, target::Target};
 
 /// A model that the server serves: the target, and the files with which browsers draft for it.
 #[derive(Clone)]
@@ -29,6 +29,8 @@ pub struct Served {
     pub grammars: Grammars,
     /// Sampling parameters for requests that give none.
     pub sampling: SamplingDefaults,
+    /// Draft model for texts of the API, if they may be drafted.
+    pub api_drafting: Option<Arc<ApiDrafting>>,
     /// Draft model for browsers.
     pub draft: PairFile,
     /// Tokenizer.json for browsers.

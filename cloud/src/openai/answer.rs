@@ -3,7 +3,7 @@
 use outrider_models::{Call, Piece};
 use serde_json::{Map, Value, json};
 
-use super::token_stream::{Delta, TokenLogprob};
+use super::delta::{Delta, TokenLogprob};
 
 /// Endpoint of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Answer {
         whole
     }
 
-    fn choice(&self, Delta { choice: index, pieces, reasoning, logprobs, ids, finish }: Delta) -> Value {
+    fn choice(&self, Delta { choice: index, pieces, reasoning, logprobs, ids, finish, .. }: Delta) -> Value {
         let (mut text, mut calls) = (String::new(), Vec::new());
         for piece in pieces {
             match piece {
@@ -90,7 +90,7 @@ impl Answer {
 
     /// Builds the chunks of a delta. `calls` counts the calls of its choice.
     pub(super) fn chunks(&self, delta: Delta, calls: &mut usize) -> Vec<Value> {
-        let Delta { choice: index, pieces, reasoning, logprobs, ids, finish } = delta;
+        let Delta { choice: index, pieces, reasoning, logprobs, ids, finish, .. } = delta;
         let what = if self.endpoint == Endpoint::Completion { "text" } else { "delta" };
         // The first chunk has the log-probabilities and ids of the whole delta.
         let mut logprobs = if logprobs.is_empty() { Value::Null } else { self.logprobs(&logprobs) };
@@ -128,7 +128,7 @@ impl Answer {
 
     /// Formats log-probabilities of tokens as the endpoint does.
     fn logprobs(&self, tokens: &[TokenLogprob]) -> Value {
-        let token = |text: &str, log_probability: f64| {
+        let token = |text: &str, log_probability: Option<f64>| {
             // Bytes that are not valid UTF-8 on their own are unknown here.
             let bytes = (!text.contains(char::REPLACEMENT_CHARACTER)).then_some(text.as_bytes());
             json!({ "token": text, "logprob": log_probability, "bytes": bytes })
@@ -138,13 +138,16 @@ impl Answer {
             Endpoint::Chat => {
                 let content = tokens.iter().map(|own| {
                     let mut of = token(&own.text, own.log_probability);
-                    of["top_logprobs"] = own.likeliest.iter().map(|(text, p)| token(text, *p)).collect();
+                    of["top_logprobs"] = own.likeliest.iter().map(|(text, p)| token(text, Some(*p))).collect();
                     of
                 });
                 json!({ "content": content.collect::<Vec<_>>(), "refusal": null })
             }
             Endpoint::Completion => {
                 let likeliest = |own: &TokenLogprob| {
+                    if own.log_probability.is_none() {
+                        return Value::Null;
+                    }
                     let mut top = Map::new();
                     for (text, p) in &own.likeliest {
                         // Tokens of the same text share an entry; the most likely one comes first.
@@ -230,7 +233,7 @@ mod tests {
         let likeliest = [("\u{fffd}", -0.5), ("a", -1.5), ("\u{fffd}", -2.5)];
         let token = TokenLogprob {
             text: "\u{fffd}".to_owned(),
-            log_probability: -0.5,
+            log_probability: Some(-0.5),
             likeliest: likeliest.map(|(text, p)| (text.to_owned(), p)).to_vec(),
             offset: 0,
         };

@@ -19,7 +19,10 @@ pub(super) fn read(fields: &mut Fields) -> Result<(Conversation, Vec<Tool>), Api
     let one_or_more = [json!(true), json!(false)];
     let may_be_one = tools.is_empty() || !forced.is_empty();
     fields.neutral("parallel_tool_calls", if may_be_one { &one_or_more } else { &one_or_more[..1] })?;
-    Ok((Conversation { messages, tools, variables: variables(fields)? }, forced))
+    // Names of vLLM's.
+    let continues = fields.truth("continue_final_message")?;
+    fields.neutral("add_generation_prompt", &[json!(!continues)])?;
+    Ok((Conversation { messages, tools, variables: variables(fields)?, continues }, forced))
 }
 
 /// Reads the tools of which an answer has to call one.

@@ -10,6 +10,7 @@ use super::{
     shaping_fields::ShapingFields,
 };
 use crate::{
+    api_drafting::ApiMode,
     http::ApiError,
     sampling::SamplingDefaults,
     shaping::{Penalties, grammar::Form},
@@ -78,22 +79,28 @@ pub(super) struct Common {
     pub(super) include_usage: bool,
     /// True if the response has the ids of its tokens, a field of vLLM's.
     pub(super) return_token_ids: bool,
+    /// True if the text begins with the prompt.
+    pub(super) echo: bool,
+    /// Drafting of the text; `None` for the server's default.
+    pub(super) drafting: Option<ApiMode>,
 }
 
 impl Completion {
     /// Reads the fields that are left when the model is known; `defaults` are its own.
     pub(super) fn read(mut fields: Fields, defaults: &SamplingDefaults) -> Result<Self, ApiError> {
         let prompts = prompts(fields.take("prompt"))?;
-        for (name, neutral) in [("best_of", json!(1)), ("echo", json!(false)), ("suffix", json!(""))] {
+        for (name, neutral) in [("best_of", json!(1)), ("suffix", json!(""))] {
             fields.neutral(name, &[neutral])?;
         }
-        let max_tokens = fields.integer("max_tokens", 1..=u32::MAX.into())?;
+        let echo = fields.truth("echo")?;
+        // Without a text of its own, an echo has the prompt's log-probabilities alone.
+        let max_tokens = fields.integer("max_tokens", u64::from(!echo)..=u32::MAX.into())?;
         let likeliest = match fields.take("logprobs") {
             // The boolean form belongs to chat requests; some clients send it here, too.
             None | Some(Value::Bool(false)) => None,
             Some(count) => Some(read_integer("logprobs", &count, 0..=MOST_LIKELIEST)?),
         };
-        Ok(Self { prompts, common: Common::read(fields, defaults, max_tokens, likeliest)? })
+        Ok(Self { prompts, common: Common { echo, ..Common::read(fields, defaults, max_tokens, likeliest)? } })
     }
 }
 
@@ -164,6 +171,12 @@ impl Common {
             Some(_) => return Err(wrong("stream_options", "an object")),
         };
         let return_token_ids = fields.truth("return_token_ids")?;
+        let drafting = fields.map.remove("outrider").map(|options| match options {
+            Value::Bool(false) => Ok(ApiMode(None)),
+            options => ApiMode::try_from(options),
+        });
+        let drafting =
+            drafting.transpose().map_err(|error| ApiError::invalid(format!("outrider: {error}.")).param("outrider"))?;
         let ShapingFields { penalties, form } = ShapingFields::read(&mut fields)?;
         let stop_ids = match fields.take("stop_token_ids") {
             None => Vec::new(),
@@ -198,6 +211,8 @@ impl Common {
             stream,
             include_usage,
             return_token_ids,
+            echo: false,
+            drafting,
         })
     }
 }
@@ -327,7 +342,7 @@ mod tests {
             ("best_of", json!(3)),
             ("logprobs", json!(6)),
             ("logprobs", json!(true)),
-            ("echo", json!(true)),
+            ("echo", json!("yes")),
             ("suffix", json!("end")),
             ("presence_penalty", json!(2.5)),
             ("frequency_penalty", json!("high")),

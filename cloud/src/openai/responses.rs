@@ -13,10 +13,7 @@ use futures_util::stream;
 use outrider_models::{Call, Piece};
 use serde_json::{Value, json};
 
-use super::{
-    answer::Answer,
-    token_stream::{Delta, TokenStream},
-};
+use super::{answer::Answer, delta::Delta, token_stream::TokenStream};
 use crate::http::ApiError;
 
 /// Responds with one object or with server-sent events.

@@ -12,7 +12,6 @@
 
 use std::{
     mem,
-    net::IpAddr,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -21,7 +20,7 @@ use std::{
 
 use outrider_codec::frame::{ErrorCode, ErrorFrame, Finish, Request, Tokens};
 use outrider_models::{CallReader, Piece, ReasoningReader, StopStrings, TextStream, TokenTexts, Tokenizer};
-use outrider_speculation::session::cloud::{Shaping, TargetInfo};
+use outrider_speculation::session::{cloud::Shaping, edge::Mode};
 use tokio::{
     sync::{
         mpsc::{self, UnboundedReceiver, unbounded_channel},
@@ -32,13 +31,17 @@ use tokio::{
 };
 use tracing::Instrument;
 
-use super::admitted_request::AdmittedRequest;
+use super::{
+    admitted_request::AdmittedRequest,
+    delta::{Delta, TokenLogprob, no_probabilities},
+    echo,
+    seat::{Alone, Seat, SeatSession},
+};
 use crate::{
-    address_limits::AddressPermit,
+    api_drafting::{ApiDrafting, DraftedSession},
     http::{ApiError, Served, Shared},
     keys::Key,
     session::{self, EXPIRED, Limits, NO_SHAPING, STOPPING, in_process::InProcessSession},
-    sessions::Entry,
     shaping::{AnswerShaping, Penalties, grammar::Grammar},
     target::{
         TargetSlot,
@@ -69,6 +72,10 @@ pub(super) struct GenerationParams {
     pub(super) penalties: Penalties,
     /// Grammar of each choice, at its beginning.
     pub(super) grammar: Option<Grammar>,
+    /// Drafting of all choices; `None` if the target writes them alone.
+    pub(super) drafting: Option<(Arc<ApiDrafting>, Mode)>,
+    /// True if each choice begins with its prompt.
+    pub(super) echo: bool,
 }
 
 impl GenerationParams {
@@ -97,35 +104,6 @@ impl GenerationParams {
         let grammar = self.grammar.as_ref().map(Grammar::copy);
         Some(Arc::new(AnswerShaping::new(self.penalties.clone(), sampling.temperature, tokens.len(), grammar)))
     }
-}
-
-/// Addition of one token to a choice.
-#[derive(Default)]
-pub(super) struct Delta {
-    /// Index of the choice.
-    pub(super) choice: u32,
-    /// Text and tool calls; may be empty.
-    pub(super) pieces: Vec<Piece>,
-    /// Reasoning before the text; may be empty.
-    pub(super) reasoning: String,
-    /// Log-probabilities of the tokens of these pieces and of tokens before them without a text, if they are wanted. A
-    /// token that ends the choice is left out.
-    pub(super) logprobs: Vec<TokenLogprob>,
-    /// Ids of the tokens since the last delta with pieces or an end, those without a text and the last one included.
-    pub(super) ids: Vec<u32>,
-    /// Finish reason, if the choice ends here.
-    pub(super) finish: Option<&'static str>,
-}
-
-/// Text of a token, with its log-probability under the target.
-#[derive(Debug, Clone)]
-pub(super) struct TokenLogprob {
-    pub(super) text: String,
-    pub(super) log_probability: f64,
-    /// Most likely tokens at this position with their log-probabilities, in descending order.
-    pub(super) likeliest: Vec<(String, f64)>,
-    /// Number of characters of the tokens before it.
-    pub(super) offset: usize,
 }
 
 /// Deltas of all choices of a request, in order within each choice. Dropping it ends the generation.
@@ -161,7 +139,8 @@ impl TokenStream {
         let mut seats = vec![(slot, Some(entry), None)];
         while seats.len() < choices as usize {
             let Some((permit, slot)) = shared.slot_for_choice(served, client) else { break };
-            seats.push((slot.copying(first), None, Some(permit)));
+            let slot = if params.drafting.is_some() { slot } else { slot.copying(first) };
+            seats.push((slot, None, Some(permit)));
         }
         if params.changes_logits() && !seats[0].0.gives_rows() {
             return Err(no_shaping());
@@ -182,12 +161,16 @@ impl TokenStream {
                 (Some(_), TargetSlot::Gateway(_)) => return Err(no_probabilities()),
             };
             let span = session::span(&slot, &served.name, client);
+            let (target, limits, held) = (served.target.clone(), state.limits, (entry, permit));
+            let seat = match &params.drafting {
+                None => Seat::Alone(Box::new(Alone { slot, target, client, _held: held })),
+                Some((drafting, mode)) => {
+                    let (mode, stopping) = (mode.clone(), state.closing.clone());
+                    let session = DraftedSession::new(drafting, mode, slot, target, limits, stopping, held);
+                    Seat::Drafted(session.map_err(ApiError::from)?)
+                }
+            };
             let lane = Lane {
-                slot,
-                _entry: entry,
-                _permit: permit,
-                client,
-                target: served.target.clone(),
                 tokenizer: Arc::clone(&served.tokenizer),
                 params: Arc::clone(&params),
                 next: Arc::clone(&next),
@@ -195,10 +178,10 @@ impl TokenStream {
                 prompt_read: prompt_read.clone(),
                 probabilities,
                 deltas: sender.clone(),
-                limits: state.limits,
+                limits,
                 closing: state.closing.clone(),
             };
-            lanes.spawn(lane.run().instrument(span));
+            lanes.spawn(lane.run(seat).instrument(span));
         }
         Ok(Self { deltas, unfinished: choices, tokens: 0, key, _lanes: lanes })
     }
@@ -218,24 +201,19 @@ impl TokenStream {
         }
         let lost = || Err(ApiError::internal("The generation was lost."));
         let delta = self.deltas.recv().await.unwrap_or_else(lost)?;
-        self.tokens += 1;
-        if let Some(key) = &self.key {
-            key.used(0, 1);
+        if !delta.is_prompt {
+            self.tokens += 1;
+            if let Some(key) = &self.key {
+                key.used(0, 1);
+            }
         }
         self.unfinished -= u32::from(delta.finish.is_some());
         Ok(Some(delta))
     }
 }
 
-/// One slot of the target and the choices that are generated on it, one after another.
-///
-/// The slot is dropped before the entry: a caller that waits for an entry to be removed wants the slot.
+/// The choices that are generated on one seat, one after another.
 struct Lane {
-    slot: TargetSlot,
-    _entry: Option<Entry>,
-    _permit: Option<AddressPermit>,
-    client: IpAddr,
-    target: TargetInfo,
     tokenizer: Arc<Tokenizer>,
     params: Arc<GenerationParams>,
     /// Index of the next choice of the request to begin.
@@ -251,9 +229,14 @@ struct Lane {
 }
 
 impl Lane {
-    async fn run(mut self) {
+    async fn run(mut self, mut seat: Seat) {
         let expiry = Instant::now() + self.limits.lifetime;
-        let mut session = InProcessSession::new(&self.slot, self.target.clone(), self.client);
+        let mut session = match &mut seat {
+            Seat::Alone(seat) => {
+                SeatSession::Alone(Box::new(InProcessSession::new(&seat.slot, seat.target.clone(), seat.client)))
+            }
+            Seat::Drafted(session) => SeatSession::Drafted(session),
+        };
         let GenerationParams { stop, calls, reasoning, .. } = &*self.params;
         let has_no_text = |id: &u32| TextStream::new().text_of(&self.tokenizer, *id).is_empty();
         let special = stop.iter().filter_map(|stop| self.tokenizer.token_id(stop).filter(has_no_text));
@@ -279,6 +262,18 @@ impl Lane {
                 logprobs: Vec::new(),
                 ids: Vec::new(),
             };
+            if self.params.echo {
+                let count = self.params.log_probabilities;
+                let delta = echo::delta(session.slot(), &self.tokenizer, &request, choice, count).await;
+                let is_whole = delta.as_ref().is_ok_and(|delta| delta.finish.is_some());
+                text.length = delta.as_ref().map_or(0, Delta::characters);
+                if !self.send(delta).await {
+                    return;
+                }
+                if is_whole {
+                    continue;
+                }
+            }
             // Log-probabilities of a choice that a stop string ended may be left over.
             while self.probabilities.as_mut().is_some_and(|probabilities| probabilities.try_recv().is_ok()) {}
             let shaping = self.params.shaping(&request);
@@ -296,14 +291,19 @@ impl Lane {
                 let deltas = text.deltas(&self.tokenizer, choice, tokens, self.probabilities.as_mut());
                 for delta in deltas {
                     is_complete |= delta.as_ref().map_or(true, |delta| delta.finish.is_some());
-                    let has_failed = delta.is_err();
-                    let sent = time::timeout(self.limits.write, self.deltas.send(delta)).await;
-                    if has_failed || !matches!(sent, Ok(Ok(()))) {
+                    if !self.send(delta).await {
                         return;
                     }
                 }
             }
         }
+    }
+
+    /// Sends a delta to the stream. Returns false if nothing can follow it.
+    async fn send(&self, delta: Result<Delta, ApiError>) -> bool {
+        let is_failure = delta.is_err();
+        let sent = time::timeout(self.limits.write, self.deltas.send(delta)).await;
+        !is_failure && matches!(sent, Ok(Ok(())))
     }
 }
 
@@ -358,7 +358,7 @@ impl Text {
                 true => (mem::take(&mut self.logprobs), mem::take(&mut self.ids)),
                 false => Default::default(),
             };
-            deltas.push(Ok(Delta { choice, pieces, reasoning, logprobs, ids, finish }));
+            deltas.push(Ok(Delta { choice, pieces, reasoning, logprobs, ids, finish, is_prompt: false }));
             if finish.is_some() {
                 break;
             }
@@ -368,6 +368,7 @@ impl Text {
 
     fn add_logprob(&mut self, tokenizer: &Tokenizer, probability: TokenProbability) {
         let TokenProbability { id, log_probability, likeliest, .. } = probability;
+        let log_probability = Some(log_probability);
         let text_of = |id| self.texts.text_of(tokenizer, id);
         let (text, offset) = (text_of(id), self.length);
         let likeliest = likeliest.into_iter().map(|(id, p)| (text_of(id), p)).collect();
@@ -439,10 +440,4 @@ fn probability(
 /// Error of a target whose logits cannot be changed.
 fn no_shaping() -> ApiError {
     ApiError::invalid(NO_SHAPING).code("unsupported_parameter")
-}
-
-/// Error of a target that returns chosen tokens only.
-fn no_probabilities() -> ApiError {
-    let text = "logprobs is not supported by this server: its target runs on a GPU or in another engine.";
-    ApiError::invalid(text).param("logprobs").code("unsupported_parameter")
 }

@@ -31,6 +31,11 @@ impl<'s> InProcessSession<'s> {
         Self { session, slot, client, meter, drafter: None, drafts_itself: true }
     }
 
+    /// The slot that the session is on.
+    pub(crate) fn slot(&self) -> &'s TargetSlot {
+        self.slot
+    }
+
     /// Begins a text, replacing the one under way. `shaping` changes the target's logits.
     pub(crate) fn generate(&mut self, request: Request, shaping: Option<Arc<dyn Shaping>>) {
         self.slot.rest();

@@ -22,6 +22,9 @@ pub struct Conversation {
     /// Further variables of the template, such as `enable_thinking`.
     #[serde(default, rename = "chat_template_kwargs", skip_serializing_if = "TemplateVariables::is_empty")]
     pub variables: TemplateVariables,
+    /// True if the answer goes on from the last message, which is the assistant's, instead of beginning another.
+    #[serde(default, rename = "continue_final_message", skip_serializing_if = "std::ops::Not::not")]
+    pub continues: bool,
 }
 
 /// Further variables of a chat template, by name. transformers calls them `chat_template_kwargs`. A template that does
@@ -194,7 +197,23 @@ impl Conversation {
         let messages = self.messages.iter().map(|message| Message { fields: map_object(&message.fields, change) });
         let tools = self.tools.iter().map(|tool| map_object(tool, change));
         let variables = self.variables.0.iter().map(|(name, value)| (name.clone(), map_value(value, change)));
-        Self { messages: messages.collect(), tools: tools.collect(), variables: TemplateVariables(variables.collect()) }
+        let variables = TemplateVariables(variables.collect());
+        Self { messages: messages.collect(), tools: tools.collect(), variables, continues: self.continues }
+    }
+
+    /// Cuts a prompt after the text of the last message, if the answer is to go on from there. Spaces around the text
+    /// are kept as far as the template has them, as transformers does with `continue_final_message`. `None` if that
+    /// text is not the assistant's, is empty, or is not in the prompt.
+    pub(super) fn cut(&self, mut prompt: String) -> Option<String> {
+        if !self.continues {
+            return Some(prompt);
+        }
+        let last = self.messages.last().filter(|message| message.role() == "assistant");
+        let text = last.and_then(Message::content).unwrap_or_default().trim_start();
+        let place = prompt.rfind(text.trim_end()).filter(|_| !text.is_empty())?;
+        let length = if prompt[place..].starts_with(text) { text.len() } else { text.trim_end().len() };
+        prompt.truncate(place + length);
+        Some(prompt)
     }
 }
 
@@ -276,7 +295,7 @@ mod tests {
         }));
         let tools = vec![json!({ "description": "a" }).as_object().unwrap().clone()];
         let variables = json!({ "x": ["a"] }).as_object().unwrap().clone().try_into().unwrap();
-        let conversation = Conversation { messages: vec![message.unwrap()], tools, variables };
+        let conversation = Conversation { messages: vec![message.unwrap()], tools, variables, continues: false };
         let changed = conversation.map(&|text| text.replace('a', "-"));
         let text = serde_json::to_string(&changed).unwrap();
         assert!(!text.replace("messages", "").replace("chat_template_kwargs", "").contains('a'), "{text}");

@@ -61,7 +61,7 @@ fn conversations_of_openais_clients_render_the_same() {
     let golden = golden();
     let mut changed = 0;
     for case in &golden.cases {
-        let Conversation { messages, tools, variables } = case.conversation.clone();
+        let Conversation { messages, tools, variables, .. } = case.conversation.clone();
         let as_sent = |message: Message| {
             let mut fields = Map::from(message);
             if let Some(Value::String(text)) = fields.get("content") {
@@ -74,9 +74,35 @@ fn conversations_of_openais_clients_render_the_same() {
             }
             Message::try_from(fields).unwrap()
         };
-        let sent = Conversation { messages: messages.into_iter().map(as_sent).collect(), tools, variables };
+        let sent =
+            Conversation { messages: messages.into_iter().map(as_sent).collect(), tools, variables, continues: false };
         assert_eq!(sent, case.conversation);
         assert_eq!(case.render(&sent, golden.now).ok(), case.expected, "{}", case.name);
     }
     assert!(changed > 0);
+}
+
+/// The values are transformers' with `continue_final_message=True`.
+#[test]
+fn the_last_message_goes_on_without_its_end() {
+    let source = "{% for m in messages %}<{{ m.role }}>{{ m.content | trim if m.role == 'assistant' else m.content }}\
+                  </s>{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
+    let of = |source: &str| {
+        ChatTemplate::new(ChatSource { template: Some(source.to_owned()), ..ChatSource::default() }).unwrap()
+    };
+    let prompt = |template: &ChatTemplate, role: &str, last: &str| {
+        let messages = vec![Message::new("user", "Say The. The what?"), Message::new(role, last)];
+        template.render(&Conversation { messages, continues: true, ..Conversation::default() }, 0)
+    };
+    let trims = of(source);
+    assert_eq!(prompt(&trims, "assistant", "The ").unwrap(), "<user>Say The. The what?</s><assistant>The");
+    let keeps = of(&source.replace(" | trim", ""));
+    assert_eq!(prompt(&keeps, "assistant", " The ").unwrap(), "<user>Say The. The what?</s><assistant> The ");
+    let plain = ChatTemplate::new(ChatSource::default()).unwrap();
+    assert_eq!(prompt(&plain, "assistant", "The").unwrap(), "User: Say The. The what?\n\nAssistant: The");
+    for (role, last) in [("user", "The"), ("assistant", " ")] {
+        assert!(matches!(prompt(&keeps, role, last), Err(ChatError::NotContinued)), "{role}: {last}");
+    }
+    let changes = of(&source.replace("trim", "upper"));
+    assert!(matches!(prompt(&changes, "assistant", "It is"), Err(ChatError::NotContinued)));
 }

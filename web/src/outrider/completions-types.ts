@@ -61,6 +61,12 @@ export interface ChatCompletionParams extends CompletionOptions {
   chat_template_kwargs?: TemplateVariables | null | undefined;
   /** The variable `enable_thinking` of the chat template. */
   enable_thinking?: boolean | null | undefined;
+  /** Continues the last message, a text of the assistant, instead of answering it; vLLM's name. */
+  continue_final_message?: boolean | null | undefined;
+  /** Accepted if it is the opposite of `continue_final_message`. */
+  add_generation_prompt?: boolean | null | undefined;
+  /** Separates reasoning from the answer unless it is `none`; llama.cpp's name. */
+  reasoning_format?: 'auto' | 'deepseek' | 'none' | null | undefined;
   /** Most tokens of the answer; up to the context length if not given. */
   max_completion_tokens?: number | null | undefined;
   /** The older name of `max_completion_tokens`. */
@@ -95,6 +101,8 @@ export interface CompletionUsage {
     saved_passes: number;
     drafted: number;
     accepted: number;
+    /** Tokens of reasoning, if it is apart from the answer. */
+    reasoning_tokens: number;
     uplink_bytes: number;
     downlink_bytes: number;
     elapsed_ms: number;
@@ -137,7 +145,14 @@ export interface ChatCompletion {
   model: string;
   choices: {
     index: number;
-    message: { role: 'assistant'; content: string | null; refusal: null; tool_calls?: CompletionToolCall[] };
+    message: {
+      role: 'assistant';
+      content: string | null;
+      refusal: null;
+      /** The reasoning before the answer, which OpenAI's API does not have; absent if there is none. */
+      reasoning_content?: string;
+      tool_calls?: CompletionToolCall[];
+    };
     logprobs: ChoiceLogprobs | null;
     finish_reason: ChatFinish;
   }[];
@@ -152,7 +167,12 @@ export interface ChatCompletionChunk {
   model: string;
   choices: {
     index: number;
-    delta: { role?: 'assistant'; content?: string | null; tool_calls?: (CompletionToolCall & { index: number })[] };
+    delta: {
+      role?: 'assistant';
+      content?: string | null;
+      reasoning_content?: string;
+      tool_calls?: (CompletionToolCall & { index: number })[];
+    };
     logprobs?: ChoiceLogprobs | null;
     finish_reason: ChatFinish | null;
   }[];

@@ -240,6 +240,21 @@ test('variables of the chat template are handed on, with enable_thinking among t
   await expect(chats.create({ messages, ...other })).rejects.toThrow('the same as in chat_template_kwargs');
 });
 
+test('an answer goes on from the last message where that is asked for', async () => {
+  const said = writer([]);
+  const chats = new ChatCompletions(said);
+  for (const more of [
+    {},
+    { continue_final_message: true, add_generation_prompt: false },
+    { add_generation_prompt: true },
+  ]) {
+    await chats.create({ messages: [...messages, { role: 'assistant', content: 'The' }], ...more });
+  }
+  expect(said.asked.map(({ options }) => options.continueFinalMessage)).toEqual([false, true, false]);
+  const both = { continue_final_message: true, add_generation_prompt: true };
+  await expect(chats.create({ messages, ...both })).rejects.toThrow('add_generation_prompt');
+});
+
 test('a system message may be a developer’s, as the newer name is', async () => {
   const writes = writer([]);
   const developer = { role: 'developer', content: 'Be brief.' } as const;

@@ -15,13 +15,14 @@ import type {
   TokenLogprob,
   TopLogprob,
 } from './completions-types.js';
-import type { Finish, Message, Piece, Prompt, Summary, TemplateVariables, Token, Tool } from './edge.js';
+import type { Finish, Message, Piece, Prompt, Round, Summary, TemplateVariables, Token, Tool } from './edge.js';
 import { invalidOption, OutriderError } from './errors.js';
 import type { Generation } from './generation.js';
 import { reasonAgainst } from './options.js';
+import { ReasoningCounter, ReasoningReader, textOfMessage } from './reasoning.js';
 import { apiNames, forcesCall } from './shaping.js';
 import type { ShapingOptions } from './shaping.js';
-import type { GenerateOptions } from './options.js';
+import type { ConversationOptions, GenerateOptions } from './options.js';
 import type { NumberOption, Range } from './tables.js';
 import { refuseUnknown } from './validation.js';
 
@@ -65,7 +66,7 @@ const neutral = {
   ...{ ignore_eos: [false], skip_special_tokens: [true] },
 };
 const neutralOfTexts = { ...neutral, best_of: [1], echo: [false], suffix: [''], logprobs: [false] };
-const neutralOfChats = { ...neutral, functions: [[]], modalities: [['text']], reasoning_format: ['none'] };
+const neutralOfChats = { ...neutral, functions: [[]], modalities: [['text']] };
 
 const commonNames = [
   ...['model', 'stream', 'stream_options', 'stop', 'temperature', 'top_p', 'top_k', 'seed', 'n', 'response_format'],
@@ -76,7 +77,8 @@ export const completionNames = [...commonNames, 'prompt', 'max_tokens'];
 /** Parameters of a conversation that change its answer. */
 export const chatNames = [
   ...[...commonNames, 'messages', 'tools', 'max_completion_tokens', 'max_tokens'],
-  ...['logprobs', 'top_logprobs', 'chat_template_kwargs', 'enable_thinking', 'tool_choice'],
+  ...['logprobs', 'top_logprobs', 'chat_template_kwargs', 'enable_thinking', 'tool_choice', 'continue_final_message'],
+  'reasoning_format',
 ];
 
 /** The parameters that this package reads; those that are null or undefined count as not given. */
@@ -150,13 +152,18 @@ export class Completions {
   }
 }
 
+/** The end of a conversation's prompt, which may open the reasoning; null where the chat template has none. */
+type Tail = (messages: Prompt, options: ConversationOptions) => Promise<string | null>;
+
 /** Chat completions: `outrider.chat.completions`. */
 export class ChatCompletions {
   readonly #writer: Writer;
+  readonly #tail: Tail;
 
   /** @internal */
-  constructor(writer: Writer) {
+  constructor(writer: Writer, tail: Tail = () => Promise.resolve(null)) {
     this.#writer = writer;
+    this.#tail = tail;
   }
 
   /**
@@ -177,10 +184,16 @@ export class ChatCompletions {
   ): Promise<ChatCompletion | CompletionStream<ChatCompletionChunk>> {
     // A forced call is one; without a grammar there may be several.
     const mayBeOne = !params.tools?.length || forcesCall(params.tool_choice ?? undefined);
-    const accepted = { ...neutralOfChats, parallel_tool_calls: mayBeOne ? [true, false] : [true] };
+    const accepted = {
+      ...neutralOfChats,
+      parallel_tool_calls: mayBeOne ? [true, false] : [true],
+      add_generation_prompt: [params.continue_final_message !== true],
+    };
     const given = read(params, chatNames, accepted, 'chat.completions.create()');
     checkTruth('logprobs', given.logprobs);
-    const { tools = [], max_tokens } = given;
+    const { tools = [], max_tokens, reasoning_format: format = 'auto' } = given;
+    if (!['auto', 'deepseek', 'none'].includes(format))
+      throw wrong('reasoning_format', 'must be auto, deepseek or none');
     if (!Array.isArray(given.messages)) throw wrong('messages', 'must be a list');
     const messages = given.messages.map(systemOf);
     if (!Array.isArray(tools)) throw wrong('tools', 'must be a list');
@@ -195,28 +208,35 @@ export class ChatCompletions {
     const { controller, signal } = abortion(options);
     const { ranges } = this.#writer;
     const most = given.max_completion_tokens ?? max_tokens ?? ranges.maxNewTokens.max;
+    const conversation = { tools, chatTemplateKwargs: variablesOf(given) };
     const generation = this.#writer.generate(messages, {
       ...commonOptions(given, most, ranges),
-      ...{ tools, toolChoice: given.tool_choice },
-      chatTemplateKwargs: variablesOf(given),
+      ...{ ...conversation, toolChoice: given.tool_choice, tagsReasoning: format !== 'none' },
+      continueFinalMessage: given.continue_final_message ?? false,
       evidence: likeliest !== null,
       signal,
     });
+    const tail = format === 'none' ? Promise.resolve(null) : this.#tail(messages, conversation).catch(() => null);
+    const end = given.continue_final_message ? textOfMessage(messages.at(-1)) : null;
+    const reasoning: Reasoning = {
+      tokens: 0,
+      tailAt: async (round) => (round?.isTagged ? '' : await tail.then((tail) => tail && (end ?? tail))),
+    };
     const id = `chatcmpl-${identity(24)}`;
     const head = { id, created: now(), model };
     const fail = (error: unknown): never => {
       throw likeliest === null ? error : refusalOfLogprobs(error);
     };
-    if (!given.stream) return whole(head, generation, likeliest).catch(fail);
+    if (!given.stream) return whole(head, generation, likeliest, reasoning).catch(fail);
     const chunk = { ...head, object: 'chat.completion.chunk' } as const;
     const chunks = async function* (): AsyncGenerator<ChatCompletionChunk> {
       try {
-        yield* chatChunks(chunk, generation, likeliest);
+        yield* chatChunks(chunk, generation, likeliest, reasoning);
       } catch (error) {
         fail(error);
       }
     };
-    return streamed(controller, includesUsage(given), generation, chunks, { ...chunk, choices: [] });
+    return streamed(controller, includesUsage(given), generation, chunks, { ...chunk, choices: [] }, reasoning);
   }
 }
 
@@ -226,28 +246,50 @@ interface Head {
   model: string;
 }
 
-async function whole(head: Head, generation: Generation, likeliest: number | null): Promise<ChatCompletion> {
-  const tokens: Token[] = [];
-  if (likeliest !== null) for await (const token of generation) tokens.push(token);
+/** Reasoning of an answer that is being written. */
+interface Reasoning {
+  /** The number of its tokens. */
+  tokens: number;
+  /** The end of the prompt, for an answer that begins with this round; null for an answer without reasoning. */
+  tailAt(first: Round | undefined): Promise<string | null>;
+}
+
+async function whole(
+  head: Head,
+  generation: Generation,
+  likeliest: number | null,
+  reasoning: Reasoning,
+): Promise<ChatCompletion> {
+  const rounds: Round[] = [];
+  for await (const round of generation.rounds()) rounds.push(round);
   const summary = await generation.summary;
   const { pieces = [{ type: 'text', text: summary.text }] } = summary;
-  const text = pieces.map((piece) => (piece.type === 'text' ? piece.text : '')).join('');
+  const tail = await reasoning.tailAt(rounds[0]);
+  const [reader, counter] = [new ReasoningReader(tail), new ReasoningCounter(tail)];
+  for (const round of rounds) counter.add(round);
+  reasoning.tokens = counter.finish();
+  const parts = pieces.map((piece) => reader.push(piece.type === 'text' ? piece.text : ''));
+  parts.push(reader.finish());
+  const [thought, text] = [0, 1].map((index) => parts.map((part) => part[index]).join('')) as [string, string];
   const calls = pieces.flatMap((piece) => (piece.type === 'call' ? [toolCall(piece)] : []));
   const message = {
     ...({ role: 'assistant', refusal: null } as const),
     content: text === '' && calls.length > 0 ? null : text,
+    ...(thought !== '' && { reasoning_content: thought }),
     ...(calls.length > 0 && { tool_calls: calls }),
   };
+  const tokens = rounds.flatMap((round) => round.tokens);
   const logprobs = likeliest === null ? null : logprobsOf(tokens, likeliest);
   const finish_reason = finishOf(summary.finish, calls.length);
   const choices = [{ index: 0, message, logprobs, finish_reason }];
-  return { ...head, object: 'chat.completion', choices, usage: usageOf(summary) };
+  return { ...head, object: 'chat.completion', choices, usage: usageOf(summary, reasoning.tokens) };
 }
 
 async function* chatChunks(
   head: Head & { object: 'chat.completion.chunk' },
   generation: Generation,
   likeliest: number | null,
+  reasoning: Reasoning,
 ): AsyncGenerator<ChatCompletionChunk> {
   type Choice = ChatCompletionChunk['choices'][number];
   const chunk = (delta: Choice['delta'], more: Partial<Choice> = {}): ChatCompletionChunk => ({
@@ -257,7 +299,14 @@ async function* chatChunks(
   yield chunk({ role: 'assistant', content: '' });
   let calls = 0;
   let hasPieces = false;
-  for await (const { tokens, pieces } of generation.rounds()) {
+  let readers: { text: ReasoningReader; tokens: ReasoningCounter } | null = null;
+  for await (const round of generation.rounds()) {
+    const { tokens, pieces } = round;
+    if (!readers) {
+      const tail = await reasoning.tailAt(round);
+      readers = { text: new ReasoningReader(tail), tokens: new ReasoningCounter(tail) };
+    }
+    readers.tokens.add(round);
     hasPieces ||= pieces !== undefined;
     const text = tokens.map((token) => token.text).join('');
     const added: readonly Piece[] = pieces ?? (hasPieces || text === '' ? [] : [{ type: 'text', text }]);
@@ -265,15 +314,26 @@ async function* chatChunks(
     // With its pieces a round tells of its tokens once.
     let more: Partial<Choice> = told;
     for (const piece of added) {
-      const delta =
-        piece.type === 'text' ? { content: piece.text } : { tool_calls: [{ index: calls++, ...toolCall(piece) }] };
-      yield chunk(delta, more);
-      more = {};
+      const deltas =
+        piece.type === 'text'
+          ? deltasOf(readers.text.push(piece.text))
+          : [{ tool_calls: [{ index: calls++, ...toolCall(piece) }] }];
+      for (const delta of deltas) {
+        yield chunk(delta, more);
+        more = {};
+      }
     }
     if (more.logprobs) yield chunk({}, more);
   }
+  for (const delta of deltasOf(readers?.text.finish() ?? ['', ''])) yield chunk(delta);
+  reasoning.tokens = readers?.tokens.finish() ?? 0;
   const { finish } = await generation.summary;
   yield chunk({}, { finish_reason: finishOf(finish, calls) });
+}
+
+/** The additions to an answer by a part of its reasoning and of its text. */
+function deltasOf([reasoning, text]: readonly [string, string]): ChatCompletionChunk['choices'][number]['delta'][] {
+  return [...(reasoning === '' ? [] : [{ reasoning_content: reasoning }]), ...(text === '' ? [] : [{ content: text }])];
 }
 
 /** A stream of chunks; `withUsage` adds a last one with `usage`. */
@@ -283,6 +343,7 @@ function streamed<Chunk extends { usage?: CompletionUsage | null }>(
   generation: Generation,
   chunks: () => AsyncGenerator<Chunk>,
   last: Chunk,
+  reasoning = { tokens: 0 },
 ): CompletionStream<Chunk> {
   return {
     controller,
@@ -292,7 +353,7 @@ function streamed<Chunk extends { usage?: CompletionUsage | null }>(
         yield withUsage ? { ...chunk, usage: null } : chunk;
       }
       if (controller.signal.aborted) return;
-      if (withUsage) yield { ...last, usage: usageOf(await generation.summary) };
+      if (withUsage) yield { ...last, usage: usageOf(await generation.summary, reasoning.tokens) };
     },
   };
 }
@@ -390,7 +451,7 @@ function abortion({ signal }: RequestOptions): { controller: AbortController; si
   return { controller, signal: controller.signal };
 }
 
-function usageOf(summary: Summary): CompletionUsage {
+function usageOf(summary: Summary, reasoning_tokens = 0): CompletionUsage {
   // Tokens after a stop string do not count.
   const completion = summary.tokenIds.length || summary.tokens;
   return {
@@ -402,6 +463,7 @@ function usageOf(summary: Summary): CompletionUsage {
       saved_passes: Math.max(0, summary.tokens - summary.serverPasses),
       drafted: summary.drafted,
       accepted: summary.accepted,
+      reasoning_tokens,
       uplink_bytes: Math.ceil(summary.uplinkBits / 8),
       downlink_bytes: Math.ceil(summary.downlinkBits / 8),
       elapsed_ms: summary.elapsedMs,

@@ -108,6 +108,8 @@ export interface Round {
   guess?: Guess;
   /** The number of visible guesses that these tokens contradict; absent if there are none. */
   withdrawn?: number;
+  /** @internal True if reasoning in the text has both of its tags, even where the prompt opens it. */
+  isTagged?: true;
 }
 
 /** Guesses of the draft model after the confirmed text. The server has not confirmed them, and they may be wrong. */
@@ -230,6 +232,9 @@ export type GenerateRequest = RequestNumbers &
     prompt: Prompt;
     tools: readonly Tool[];
     chatTemplateKwargs: TemplateVariables;
+    continueFinalMessage: boolean;
+    /** @internal {@link GenerateOptions.tagsReasoning} */
+    tagsReasoning?: true;
     stop: readonly string[];
     /** Options that change the server's probabilities, as fields of OpenAI's API in JSON; null for none. */
     shaping: string | null;

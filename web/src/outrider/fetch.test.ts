@@ -35,7 +35,7 @@ class WritingWorker extends EventTarget {
   #stopped = new Set<number>();
 
   postMessage(message: ToWorker): void {
-    if (message.type === 'load') this.#say({ type: 'loaded', engine, model, session, offline: false });
+    if (message.type === 'load') this.#say({ type: 'loaded', engine, model, session, offline: false, reasons: false });
     if (message.type === 'generate') void this.#write(message.id, message.request);
     if (message.type === 'stop') {
       WritingWorker.stops += 1;

@@ -274,7 +274,7 @@ function apiErrorOf(error: unknown, { known, prompt }: Endpoint): ApiError {
   const option = code === 'prompt-too-long' ? 'prompt' : error.option;
   const shaping = Object.entries(apiNames).map(([name, option]) => [option, name] as const);
   const names: Readonly<Record<string, string>> = {
-    ...{ prompt, chatTemplateKwargs: 'chat_template_kwargs' },
+    ...{ prompt, chatTemplateKwargs: 'chat_template_kwargs', continueFinalMessage: 'messages' },
     ...Object.fromEntries(shaping),
   };
   const param = option === undefined ? null : (names[option] ?? option);

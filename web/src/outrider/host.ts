@@ -8,6 +8,7 @@ import { emptySummary } from './generation.js';
 import { HostSession } from './host-session.js';
 import type { Asked } from './host-session.js';
 import type { Answer, FromWorker, Question, ToWorker } from './messages.js';
+import { templateReasons } from './reasoning.js';
 
 /** The services of the surrounding worker; tests bring their own. */
 export interface Surroundings {
@@ -143,7 +144,10 @@ export class EdgeHost {
       const { engine: kind, declined, ...model } = edge.info();
       this.#kind = kind;
       const info = { ...engine.info, engine: kind, declined: declined ?? draft.declined };
-      post({ type: 'loaded', engine: info, model, session, offline: first.isOffline });
+      post({
+        ...{ type: 'loaded', engine: info, model, session, offline: first.isOffline },
+        reasons: templateReasons(chat),
+      });
     } catch (error) {
       post({ type: 'load-failed', error: describe(error) });
     }
@@ -164,11 +168,7 @@ export class EdgeHost {
     const { post } = this.#around;
     try {
       if (!this.#edge) throw new OutriderError('internal', 'asked before load');
-      const answer: Answer =
-        question.about === 'text'
-          ? this.#edge.detokenize(Uint32Array.from(question.ids))
-          : Array.from(this.#edge.tokenize(question.prompt, question.tools, question.chatTemplateKwargs));
-      post({ type: 'answer', id, answer });
+      post({ type: 'answer', id, answer: answerTo(question, this.#edge) });
     } catch (thrown) {
       const error = describe(thrown);
       if (error.code === 'worker-crashed') post({ type: 'crashed', error });
@@ -235,6 +235,15 @@ export class EdgeHost {
     this.#around.post({ type: 'token-wanted', id });
     return token.finally(() => this.#tokens.delete(id));
   }
+}
+
+/** The number of tokens at the end of a prompt in which the server looks for opened reasoning. */
+const TAIL = 16;
+
+function answerTo(question: Question, edge: Edge): Answer {
+  if (question.about === 'text') return edge.detokenize(Uint32Array.from(question.ids));
+  const ids = edge.tokenize(question.prompt, question.tools, question.chatTemplateKwargs);
+  return question.about === 'ids' ? Array.from(ids) : edge.detokenize(ids.slice(-TAIL));
 }
 
 type LoadMessage = Extract<ToWorker, { type: 'load' }>;

@@ -59,7 +59,7 @@ afterEach(() => vi.unstubAllGlobals());
 
 const load = (options: LoadOptions = {}) => Outrider.load(options);
 const say = (message: FromWorker) => SlowWorker.last.say(message);
-const loaded = () => say({ type: 'loaded', engine, model, session, offline: false });
+const loaded = () => say({ type: 'loaded', engine, model, session, offline: false, reasons: false });
 const chunk = (text: string, ...token_ids: number[]) => ({ choices: [{ text, finish_reason: null, token_ids }] });
 const begun = () => vi.waitFor(() => expect(write).toBeTypeOf('function'));
 
@@ -143,7 +143,7 @@ test('without a server the draft model is loaded alone where that is wanted, unt
   vi.stubGlobal('fetch', () => Promise.reject(new TypeError('failed to fetch')));
   const loading = load({ offline: true });
   await vi.waitFor(() => expect(SlowWorker.last?.sent[0]).toMatchObject({ type: 'load', offline: true }));
-  say({ type: 'loaded', engine, model, session, offline: true });
+  say({ type: 'loaded', engine, model, session, offline: true, reasons: false });
   const outrider = await loading;
   expect([outrider.mode, outrider.offline]).toEqual(['draft', true]);
   const generation = outrider.generate('p');

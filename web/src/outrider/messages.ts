@@ -50,7 +50,8 @@ export type LoadProgress =
 /** A question to the tokenizer. */
 export type Question =
   | { about: 'text'; ids: readonly number[] }
-  | { about: 'ids'; prompt: Prompt; tools: readonly Tool[]; chatTemplateKwargs: TemplateVariables };
+  /** The ids of a prompt, or the text of the last of them. */
+  | { about: 'ids' | 'tail'; prompt: Prompt; tools: readonly Tool[]; chatTemplateKwargs: TemplateVariables };
 
 /** The tokenizer's answer: a text, or ids. */
 export type Answer = string | number[];
@@ -81,7 +82,15 @@ export type ToWorker =
 export type FromWorker =
   | { type: 'progress'; progress: LoadProgress }
   /** `offline`: the server could not be reached, and the session's limits are those of an earlier visit. */
-  | { type: 'loaded'; engine: EngineInfo; model: ModelInfo; session: SessionInfo; offline: boolean }
+  | {
+      type: 'loaded';
+      engine: EngineInfo;
+      model: ModelInfo;
+      session: SessionInfo;
+      offline: boolean;
+      /** True if the chat template has reasoning. */
+      reasons: boolean;
+    }
   | { type: 'load-failed'; error: PlainError }
   /** Another engine drafts from now on. */
   | { type: 'engine'; engine: EngineInfo }

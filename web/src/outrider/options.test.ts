@@ -26,7 +26,7 @@ test('every default is inside its range', () => {
 
 test('a request has every field, whatever the scheme', () => {
   const fields = [
-    ...['prompt', 'tools', 'chatTemplateKwargs', 'stop', 'shaping', 'evidence', 'mode'],
+    ...['prompt', 'tools', 'chatTemplateKwargs', 'continueFinalMessage', 'stop', 'shaping', 'evidence', 'mode'],
     ...Object.keys(generationDefaults),
     ...Object.keys(choiceDefaults),
     ...Object.entries(policyOptions).flatMap(([option, { parameter }]) => [option, parameter]),
@@ -36,7 +36,7 @@ test('a request has every field, whatever the scheme', () => {
     const request = resolve({ scheme });
     expect(Object.keys(request).sort()).toEqual(fields);
     expect(request).toMatchObject({
-      ...{ prompt: 'p', tools: [], chatTemplateKwargs: {}, mode: 'speculative' },
+      ...{ prompt: 'p', tools: [], chatTemplateKwargs: {}, continueFinalMessage: false, mode: 'speculative' },
       ...{ ...generationDefaults, seed: expect.any(Number) },
       ...choiceDefaults,
       scheme,
@@ -127,6 +127,16 @@ test('variables of the chat template are an object without reserved names', () =
   expect(() => resolved([])).toThrow('must be an object');
   for (const name of ['messages', 'tools', 'add_generation_prompt', 'bos_token', 'eos_token']) {
     expect(() => resolved({ [name]: null })).toThrow(`cannot have ${name}`);
+  }
+});
+
+test('a message goes on if it is the assistant’s and has a text', () => {
+  const options = { continueFinalMessage: true };
+  const of = (prompt: Prompt) => resolveRequest(prompt, options, generationRanges, heads).continueFinalMessage;
+  const user = { role: 'user', content: 'a' } as const;
+  expect(of([user, { role: 'assistant', content: 'The' }])).toBe(true);
+  for (const prompt of ['a', [user], [user, { role: 'assistant', content: '' }]] as Prompt[]) {
+    expect(() => of(prompt)).toThrow('needs messages, the last of them a text of the assistant');
   }
 });
 

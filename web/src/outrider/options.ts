@@ -49,6 +49,10 @@ export interface GenerateOptions extends NameOptions, ParameterOptions, NumberOp
   tools?: readonly Tool[] | undefined;
   /** Further variables of the chat template, such as `{ enable_thinking: false }`. */
   chatTemplateKwargs?: TemplateVariables | undefined;
+  /** Continues the last message, a text of the assistant, instead of answering it. */
+  continueFinalMessage?: boolean | undefined;
+  /** @internal Puts tags around reasoning where the server alone writes; its rounds are then `isTagged`. */
+  tagsReasoning?: boolean | undefined;
   /**
    * Ends the text before this string, or the first of these, wherever tokens begin in it; `finish` is then `stop`. A token
    * waits while its text may belong to such a string.
@@ -110,7 +114,7 @@ function randomSeed(): number {
 type OtherOption = Exclude<keyof GenerateOptions, NumberOption | ChoiceOption | PolicyOption | keyof ParameterOptions>;
 const others: Record<OtherOption, true> = {
   ...{ mode: true, adaptiveMode: true, compareSchemes: true, evidence: true, stop: true, tools: true },
-  ...{ chatTemplateKwargs: true, signal: true },
+  ...{ chatTemplateKwargs: true, continueFinalMessage: true, tagsReasoning: true, signal: true },
   ...shapingNames,
 };
 const known = [
@@ -134,10 +138,17 @@ export function resolveRequest(
   const shaping = shapingOf(options, tools);
   const chatTemplateKwargs = checkedVariables(options.chatTemplateKwargs ?? {});
   const stop = checkedStops(options.stop ?? []);
-  const flag = (option: 'adaptiveMode' | 'compareSchemes' | 'evidence'): boolean => {
+  const flag = (option: 'adaptiveMode' | 'compareSchemes' | 'continueFinalMessage' | 'evidence'): boolean => {
     const { [option]: given = false } = options;
     if (typeof given !== 'boolean') throw invalidOption(`${option} must be true or false`, { option });
     return given;
+  };
+  const continues = (): boolean => {
+    const isWanted = flag('continueFinalMessage');
+    const last = typeof resolved === 'string' ? undefined : resolved.at(-1);
+    if (!isWanted || (last?.role === 'assistant' && last.content)) return isWanted;
+    const option = 'continueFinalMessage';
+    throw invalidOption(`${option} needs messages, the last of them a text of the assistant`, { option });
   };
   const mode = options.mode ?? 'speculative';
   if (mode !== 'speculative' && mode !== 'cloud-only') {
@@ -195,6 +206,8 @@ export function resolveRequest(
     prompt: resolved,
     tools,
     chatTemplateKwargs,
+    continueFinalMessage: continues(),
+    ...(options.tagsReasoning && { tagsReasoning: true }),
     stop,
     shaping,
     evidence: flag('evidence'),

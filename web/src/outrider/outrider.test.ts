@@ -45,7 +45,7 @@ class FakeWorker extends EventTarget {
   postMessage(message: ToWorker): void {
     this.sent.push(message);
     if (message.type === 'load' && FakeWorker.loads) {
-      queueMicrotask(() => this.say({ type: 'loaded', engine, model, session, offline: false }));
+      queueMicrotask(() => this.say({ type: 'loaded', engine, model, session, offline: false, reasons: false }));
     }
   }
 

@@ -65,6 +65,8 @@ export class Outrider {
   #model!: ModelInfo;
   #session!: SessionInfo;
   #offline = false;
+  /** True if the chat template has reasoning. */
+  #reasons = false;
   /** The server alone, instead of a worker or until one has loaded. */
   #alone: ServerAlone | null = null;
   /** Settles once the draft model has joined, or cannot; null if nothing waits for it. */
@@ -80,7 +82,9 @@ export class Outrider {
   #closed: Promise<void> | null = null;
 
   /** Conversations in the shape of OpenAI's client: `outrider.chat.completions.create({ messages })`. */
-  readonly chat: { readonly completions: ChatCompletions } = { completions: new ChatCompletions(this) };
+  readonly chat: { readonly completions: ChatCompletions } = {
+    completions: new ChatCompletions(this, (...prompt) => this.#tail(...prompt)),
+  };
   /** Texts to continue, likewise: `outrider.completions.create({ prompt })`. */
   readonly completions: Completions = new Completions(this);
   /** Texts of the page that guesses are taken from: `outrider.context.add('file.ts', text)`. */
@@ -234,6 +238,11 @@ export class Outrider {
   /** Returns the text of ids. Special tokens have none; bytes that are not UTF-8 become U+FFFD. */
   async detokenize(ids: readonly number[]): Promise<string> {
     return (await this.#ask({ about: 'text', ids: checkedIds(ids) })) as string;
+  }
+
+  async #tail(prompt: Prompt, options: ConversationOptions): Promise<string | null> {
+    if ((await this.ready) === 'server' || !this.#reasons) return null;
+    return (await this.#ask({ ...idsQuestion(prompt, options), about: 'tail' })) as string;
   }
 
   /** Counts the tokens of a prompt, as {@link Outrider.tokenize} gives them. */
@@ -420,6 +429,7 @@ export class Outrider {
         this.#model = message.model;
         this.#session = message.session;
         this.#offline = message.offline;
+        this.#reasons = message.reasons;
         this.#loading?.resolve();
         this.#loading = null;
         return;

@@ -32,7 +32,7 @@ export class Questions {
 }
 
 /** The question for the ids of a prompt. @throws {@link OutriderError} `invalid-option` */
-export function idsQuestion(prompt: Prompt, options: ConversationOptions): Question {
+export function idsQuestion(prompt: Prompt, options: ConversationOptions): Question & { about: 'ids' | 'tail' } {
   const checked = checkedPrompt(prompt);
   const tools = checkedTools(options.tools ?? [], checked);
   return {

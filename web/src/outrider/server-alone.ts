@@ -10,6 +10,7 @@ import type { Limits } from './limits.js';
 import { AWAY_MS } from './kept-answers.js';
 import { headersOf, ofModel, serverOf } from './load-options.js';
 import type { LoadOptions } from './load-options.js';
+import { ReasoningTags } from './reasoning.js';
 import { fetchWith } from './requests.js';
 import { tokenOf } from './token.js';
 import { within } from './within.js';
@@ -18,7 +19,11 @@ import { within } from './within.js';
 interface Chunk {
   choices?: {
     text?: string;
-    delta?: { content?: string | null; tool_calls?: { function: { name: string; arguments: string } }[] };
+    delta?: {
+      content?: string | null;
+      reasoning_content?: string | null;
+      tool_calls?: { function: { name: string; arguments: string } }[];
+    };
     finish_reason: 'stop' | 'length' | 'tool_calls' | null;
     /** The ids of the tokens since the last chunk. */
     token_ids?: number[];
@@ -110,6 +115,7 @@ export class ServerAlone {
     const tokenIds: number[] = [];
     const summary = { seed: request.seed, text: '', promptTokens: 0, promptTokenIds: [], tokenIds };
     const pieces: Piece[] = [];
+    const tags = new ReasoningTags();
     let finish: Summary['finish'] | null = null;
     const ends = { stop: request.stop.length > 0 ? 'stop' : 'eos', length: 'length', tool_calls: 'eos' } as const;
     try {
@@ -128,12 +134,14 @@ export class ServerAlone {
         }
         const [choice] = chunk.choices ?? [];
         if (!choice) continue;
-        const text = choice.text ?? choice.delta?.content ?? '';
-        const calls = choice.delta?.tool_calls ?? [];
+        const { content, reasoning_content: reasoning, tool_calls: calls = [] } = choice.delta ?? {};
+        const answer = choice.text ?? content ?? '';
+        const isEmpty = answer === '' && calls.length === 0 && !reasoning;
         if (choice.finish_reason) finish = ends[choice.finish_reason];
         const ids = choice.token_ids ?? [];
         tokenIds.push(...ids);
-        if (text === '' && calls.length === 0) continue;
+        if (isEmpty) continue;
+        const text = tags.around(reasoning ?? '', answer);
         summary.text += text;
         count(statistics, statistics.tokens + Math.max(ids.length, 1), started);
         const added: Piece[] = [
@@ -150,6 +158,7 @@ export class ServerAlone {
         onRound({
           tokens,
           ...(request.tools.length > 0 && { pieces: added }),
+          ...(request.tagsReasoning && { isTagged: true }),
           statistics: { ...statistics },
           round: null,
         });
@@ -180,8 +189,9 @@ function asked(request: GenerateRequest, model: string | undefined): { path: str
   const body = {
     ...{ messages: prompt, ...(tools.length > 0 && { tools }) },
     ...(Object.keys(variables).length > 0 && { chat_template_kwargs: variables }),
-    // The text as it is with a draft model.
-    reasoning_format: 'none',
+    ...(request.continueFinalMessage && { continue_final_message: true }),
+    // Otherwise the text is as it is with a draft model.
+    reasoning_format: request.tagsReasoning ? 'auto' : 'none',
     ...common,
   };
   return { path: 'v1/chat/completions', body: JSON.stringify(body) };

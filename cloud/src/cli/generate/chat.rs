@@ -51,7 +51,7 @@ pub(super) async fn converse(
 ) -> Result<(), CommandError> {
     let Opening { template, system, tools, variables, mut said } = opening;
     let messages = system.iter().map(|text| Message::new("system", text)).collect();
-    let mut conversation = Conversation { messages, tools, variables };
+    let mut conversation = Conversation { messages, tools, variables, continues: false };
     loop {
         let Some(text) = said.take().map_or_else(ask, |text| Ok(Some(text)))? else { return Ok(()) };
         if text.trim().is_empty() {

@@ -4,10 +4,14 @@ use std::{mem, sync::Arc};
 
 use bytesize::ByteSize;
 use outrider_models::{Model, ModelConfig, RecommendedSampling, Tokenizer};
-use outrider_speculation::{control::ahead::Goal, session::cloud::TargetInfo};
+use outrider_speculation::{
+    control::ahead::Goal,
+    session::{cloud::TargetInfo, edge::DraftInfo},
+};
 
 use super::Serve;
 use crate::{
+    api_drafting::ApiDrafting,
     chat,
     cli::output::CommandError,
     http::{Models, PairFile, Served},
@@ -69,6 +73,13 @@ impl Serve {
         let (tokenizer, tokenizer_json) = pair.tokenizer_with_json()?;
         let draft_file = PairFile::weights(pair.draft_file()?.into_owned());
         let draft = pair.draft_with(&tokenizer)?;
+        let api_drafting = self.api_drafting.as_ref().map(|default| -> Result<_, CommandError> {
+            let model = pair.draft_with(&tokenizer)?;
+            let heads = pair.heads(&model, &tokenizer)?.as_ref().map(pair::heads).transpose()?;
+            let info = DraftInfo { heads, ..pair::draft_info(&model, &tokenizer)? };
+            Ok(Arc::new(ApiDrafting { model, info, default: default.clone() }))
+        });
+        let api_drafting = api_drafting.transpose()?;
         let (target, mut info, config) = self.target(&pair, &tokenizer, draft, count).await?;
         info.limits.max_in_flight = self.max_in_flight;
         info.limits.fewest_passes = self.goal == Goal::Passes;
@@ -96,6 +107,7 @@ impl Serve {
             template: Arc::new(template),
             grammars: Grammars::default(),
             sampling,
+            api_drafting,
             draft: draft_file,
             tokenizer_json: PairFile::json(tokenizer_json.into_owned()),
             heads_safetensors: pair.heads_safetensors()?.map(|bytes| PairFile::weights(bytes.into_owned())),

@@ -10,10 +10,12 @@ use std::{
     time::Instant,
 };
 
+use outrider_codec::frame::SamplingParameters;
 use outrider_control::engine_rates::EngineRates;
 use outrider_models::PageSource;
 use outrider_speculation::{
-    judge::{Judgement, NextToken, judge},
+    Forward,
+    judge::{Judgement, NextToken, Round, judge},
     session::cloud::Pass,
 };
 use tokio::sync::oneshot;
@@ -21,7 +23,7 @@ use tokio::sync::oneshot;
 use super::{
     backend::{Answer, Backend},
     error::EngineError,
-    logprobs::LogprobSink,
+    logprobs::{LogprobSink, TokenProbability, log_probabilities},
     settings::{EngineSettings, GuessPolicy, LEAST_BATCH_ROWS, OwnDraftPolicy},
     thread::{Job, Thread},
 };
@@ -266,6 +268,38 @@ impl ModelSlot {
         };
         self.engine.rates.wrote(judgement.accepted + usize::from(judgement.next != NextToken::Nothing));
         Ok(judgement)
+    }
+
+    /// Log-probabilities of the tokens of a text from the second on, each with the `count` most likely ones. The slot
+    /// then holds the text.
+    ///
+    /// # Errors
+    /// If the engine has no answer.
+    pub(crate) async fn prompt_logprobs(
+        &self,
+        text: &[u32],
+        count: usize,
+    ) -> Result<Vec<TokenProbability>, EngineError> {
+        /// Rows of a pass: many enough for one read of the weights, and few enough for their memory.
+        const ROWS: usize = 64;
+        let sampling = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
+        let most = ROWS.min(self.engine.settings.batch_rows);
+        let round = Arc::new(Round::alone(sampling, 0, 0));
+        let mut probabilities = Vec::with_capacity(text.len());
+        for start in (0..text.len() - 1).step_by(most) {
+            let tokens = text[start..text.len() - 1].iter().copied().take(most).collect::<Vec<_>>();
+            let rows = tokens.len();
+            let forward = Forward::new(start, tokens, rows);
+            let pass = Pass { forward, round: Arc::clone(&round), left: 1, shaping: None };
+            let Answer::Rows(rows) = self.run(pass).await? else { return Err(EngineError::Gone) };
+            let of = |(row, position): (&Vec<f32>, usize)| {
+                let id = text[position];
+                let (log_probability, likeliest) = log_probabilities(row, id, count);
+                TokenProbability { position, id, log_probability, likeliest }
+            };
+            blocking::in_place(|| probabilities.extend(rows.iter().zip(start + 1..).map(of)));
+        }
+        Ok(probabilities)
     }
 
     /// Runs a pass and returns the backend's answer.

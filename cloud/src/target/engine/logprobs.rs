@@ -44,7 +44,7 @@ impl LogprobSink {
 }
 
 /// ln softmax of a row at a token, and at the `count` most likely ones; among equals the smaller id comes first.
-fn log_probabilities(row: &[f32], id: u32, count: usize) -> (f64, Vec<(u32, f64)>) {
+pub(super) fn log_probabilities(row: &[f32], id: u32, count: usize) -> (f64, Vec<(u32, f64)>) {
     let highest = f64::from(row.iter().copied().fold(f32::NEG_INFINITY, f32::max));
     let total: f64 = row.iter().map(|&logit| (f64::from(logit) - highest).exp()).sum();
     let of = |id: u32| f64::from(row[id as usize]) - highest - total.ln();

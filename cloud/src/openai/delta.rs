@@ -1,0 +1,51 @@
+//! Additions to the choices of a request.
+
+use outrider_models::Piece;
+
+use crate::http::ApiError;
+
+/// Addition of one token to a choice.
+#[derive(Default)]
+pub(super) struct Delta {
+    /// Index of the choice.
+    pub(super) choice: u32,
+    /// Text and tool calls; may be empty.
+    pub(super) pieces: Vec<Piece>,
+    /// Reasoning before the text; may be empty.
+    pub(super) reasoning: String,
+    /// Log-probabilities of the tokens of these pieces and of tokens before them without a text, if they are wanted. A
+    /// token that ends the choice is left out.
+    pub(super) logprobs: Vec<TokenLogprob>,
+    /// Ids of the tokens since the last delta with pieces or an end, those without a text and the last one included.
+    pub(super) ids: Vec<u32>,
+    /// Finish reason, if the choice ends here.
+    pub(super) finish: Option<&'static str>,
+    /// True for the prompt, which a choice may begin with.
+    pub(super) is_prompt: bool,
+}
+
+impl Delta {
+    /// Number of characters of its text.
+    pub(super) fn characters(&self) -> usize {
+        let of = |piece: &Piece| if let Piece::Text(text) = piece { text.chars().count() } else { 0 };
+        self.pieces.iter().map(of).sum()
+    }
+}
+
+/// Text of a token, with its log-probability under the target.
+#[derive(Debug, Clone)]
+pub(super) struct TokenLogprob {
+    pub(super) text: String,
+    /// `None` for the first token of a text, which no token is before.
+    pub(super) log_probability: Option<f64>,
+    /// Most likely tokens at this position with their log-probabilities, in descending order.
+    pub(super) likeliest: Vec<(String, f64)>,
+    /// Number of characters of the tokens before it.
+    pub(super) offset: usize,
+}
+
+/// Error of a target that returns chosen tokens only.
+pub(super) fn no_probabilities() -> ApiError {
+    let text = "logprobs is not supported by this server: its target runs on a GPU or in another engine.";
+    ApiError::invalid(text).param("logprobs").code("unsupported_parameter")
+}
