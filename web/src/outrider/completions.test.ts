@@ -255,6 +255,67 @@ test('an answer goes on from the last message where that is asked for', async ()
   await expect(chats.create({ messages, ...both })).rejects.toThrow('add_generation_prompt');
 });
 
+const thinking = ['<think>', '\n', 'so', '\n', '</think>', '\n\nGood', ' day'];
+const thoughtOf = (tokens: string[]) =>
+  writer(
+    tokens.map((text) => roundOf([token(text)])),
+    { ...summary, ...{ text: tokens.join(''), tokens: tokens.length } },
+  );
+
+test('reasoning is apart from the answer where the chat template has it', async () => {
+  const asked: unknown[] = [];
+  const of = (tokens: string[], tail: string | null) =>
+    new ChatCompletions(thoughtOf(tokens), async (...prompt) => (asked.push(prompt), tail));
+  for (const chats of [of(thinking, 'user'), of(thinking.slice(1), '<think>\n')]) {
+    const { choices, usage } = await chats.create({ messages });
+    expect(choices[0]?.message).toEqual({
+      ...{ role: 'assistant', content: 'Good day', refusal: null, reasoning_content: 'so' },
+    });
+    const stream = await chats.create({ messages, stream: true, stream_options: { include_usage: true } });
+    const chunks: ChatCompletionChunk[] = [];
+    for await (const chunk of stream) chunks.push(chunk);
+    expect(chunks.flatMap(({ choices }) => choices.map(({ delta }) => delta))).toEqual([
+      { role: 'assistant', content: '' },
+      ...[{ reasoning_content: 'so' }, { content: 'Good' }, { content: ' day' }, {}],
+    ]);
+    expect(chunks.at(-1)?.usage?.outrider.reasoning_tokens).toBe(usage.outrider.reasoning_tokens);
+  }
+  expect(asked[0]).toEqual([messages, { tools: [], chatTemplateKwargs: {} }, null]);
+  const cut = await of(['<think>', 'so', '\n'], '').create({ messages });
+  expect(cut.choices[0]?.message).toMatchObject({ content: '', reasoning_content: 'so\n' });
+  expect(cut.usage.outrider.reasoning_tokens).toBe(3);
+});
+
+test('reasoning stays in the text where that is wanted, or the template has none', async () => {
+  const failing = () => Promise.reject(new Error('no tokenizer'));
+  for (const [chats, format] of [
+    [new ChatCompletions(thoughtOf(thinking), async () => ''), 'none'],
+    [new ChatCompletions(thoughtOf(thinking)), 'deepseek'],
+    [new ChatCompletions(thoughtOf(thinking), failing), 'auto'],
+  ] as const) {
+    const { choices } = await chats.create({ messages, reasoning_format: format });
+    expect(choices[0]?.message).toEqual({ role: 'assistant', content: thinking.join(''), refusal: null });
+  }
+  const chats = new ChatCompletions(writer([]));
+  await expect(chats.create({ messages, reasoning_format: 'raw' as never })).rejects.toThrow(
+    'reasoning_format must be',
+  );
+});
+
+test('a message that goes on may have opened the reasoning', async () => {
+  const chats = new ChatCompletions(thoughtOf(['so', '</think>', 'Yes']), async (_prompt, _options, end) => end);
+  const opened = { role: 'assistant', content: '<think>' } as const;
+  const { choices } = await chats.create({ messages: [...messages, opened], continue_final_message: true });
+  expect(choices[0]?.message).toMatchObject({ content: 'Yes', reasoning_content: 'so' });
+});
+
+test('tools are shown without strict, as by the server', async () => {
+  const writes = writer([]);
+  const tools = [{ type: 'function', function: { name: 'f', strict: false } } as const];
+  await new ChatCompletions(writes).create({ messages, tools });
+  expect(writes.asked[0]?.options.tools).toEqual([{ type: 'function', function: { name: 'f' } }]);
+});
+
 test('a system message may be a developer’s, as the newer name is', async () => {
   const writes = writer([]);
   const developer = { role: 'developer', content: 'Be brief.' } as const;

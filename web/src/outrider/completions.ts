@@ -12,14 +12,13 @@ import type {
   CompletionParams,
   CompletionToolCall,
   CompletionUsage,
-  TokenLogprob,
-  TopLogprob,
 } from './completions-types.js';
-import type { Finish, Message, Piece, Prompt, Round, Summary, TemplateVariables, Token, Tool } from './edge.js';
+import type { Finish, Message, Piece, Prompt, Round, Summary, TemplateVariables, Tool } from './edge.js';
 import { invalidOption, OutriderError } from './errors.js';
 import type { Generation } from './generation.js';
 import { reasonAgainst } from './options.js';
 import { ReasoningCounter, ReasoningReader, textOfMessage } from './reasoning.js';
+import { logprobsOf } from './logprobs.js';
 import { apiNames, forcesCall } from './shaping.js';
 import type { ShapingOptions } from './shaping.js';
 import type { ConversationOptions, GenerateOptions } from './options.js';
@@ -52,8 +51,6 @@ const MOST_TOP_LOGPROBS = 20;
 const MOST_STOPS = 4;
 /** The highest temperature, as by the server's API. */
 const HOTTEST = 2;
-/** The log-probability that OpenAI's API gives where a probability is unknown. */
-const NO_LOGPROB = -9999;
 
 /** Parameters of OpenAI's API that do not change the text; any value is accepted. */
 const withoutEffect = [
@@ -152,8 +149,11 @@ export class Completions {
   }
 }
 
-/** The end of a conversation's prompt, which may open the reasoning; null where the chat template has none. */
-type Tail = (messages: Prompt, options: ConversationOptions) => Promise<string | null>;
+/**
+ * Returns the end of a conversation's prompt, which may open the reasoning; null where the chat template has none. `end` is
+ * that of a prompt which ends in the last message.
+ */
+type Tail = (messages: Prompt, options: ConversationOptions, end: string | null) => Promise<string | null>;
 
 /** Chat completions: `outrider.chat.completions`. */
 export class ChatCompletions {
@@ -208,7 +208,7 @@ export class ChatCompletions {
     const { controller, signal } = abortion(options);
     const { ranges } = this.#writer;
     const most = given.max_completion_tokens ?? max_tokens ?? ranges.maxNewTokens.max;
-    const conversation = { tools, chatTemplateKwargs: variablesOf(given) };
+    const conversation = { tools: tools.map(withoutStrict), chatTemplateKwargs: variablesOf(given) };
     const generation = this.#writer.generate(messages, {
       ...commonOptions(given, most, ranges),
       ...{ ...conversation, toolChoice: given.tool_choice, tagsReasoning: format !== 'none' },
@@ -216,12 +216,9 @@ export class ChatCompletions {
       evidence: likeliest !== null,
       signal,
     });
-    const tail = format === 'none' ? Promise.resolve(null) : this.#tail(messages, conversation).catch(() => null);
     const end = given.continue_final_message ? textOfMessage(messages.at(-1)) : null;
-    const reasoning: Reasoning = {
-      tokens: 0,
-      tailAt: async (round) => (round?.isTagged ? '' : await tail.then((tail) => tail && (end ?? tail))),
-    };
+    const tail = format === 'none' ? null : this.#tail(messages, conversation, end).catch(() => null);
+    const reasoning: Reasoning = { tokens: 0, tailOf: async (text) => (text?.isTagged ? '' : tail) };
     const id = `chatcmpl-${identity(24)}`;
     const head = { id, created: now(), model };
     const fail = (error: unknown): never => {
@@ -250,8 +247,8 @@ interface Head {
 interface Reasoning {
   /** The number of its tokens. */
   tokens: number;
-  /** The end of the prompt, for an answer that begins with this round; null for an answer without reasoning. */
-  tailAt(first: Round | undefined): Promise<string | null>;
+  /** The end of the prompt, as a reader of this text needs it; null for an answer without reasoning. */
+  tailOf(text: Pick<Round, 'isTagged'> | undefined): Promise<string | null>;
 }
 
 async function whole(
@@ -264,8 +261,9 @@ async function whole(
   for await (const round of generation.rounds()) rounds.push(round);
   const summary = await generation.summary;
   const { pieces = [{ type: 'text', text: summary.text }] } = summary;
-  const tail = await reasoning.tailAt(rounds[0]);
-  const [reader, counter] = [new ReasoningReader(tail), new ReasoningCounter(tail)];
+  // A draft model that has joined gives the text as it is, without the server's tags.
+  const reader = new ReasoningReader(await reasoning.tailOf(summary));
+  const counter = new ReasoningCounter(await reasoning.tailOf(rounds[0]));
   for (const round of rounds) counter.add(round);
   reasoning.tokens = counter.finish();
   const parts = pieces.map((piece) => reader.push(piece.type === 'text' ? piece.text : ''));
@@ -303,7 +301,7 @@ async function* chatChunks(
   for await (const round of generation.rounds()) {
     const { tokens, pieces } = round;
     if (!readers) {
-      const tail = await reasoning.tailAt(round);
+      const tail = await reasoning.tailOf(round);
       readers = { text: new ReasoningReader(tail), tokens: new ReasoningCounter(tail) };
     }
     readers.tokens.add(round);
@@ -433,11 +431,19 @@ function systemOf(message: ChatMessage): Message {
   return message?.role === 'developer' ? { ...message, role: 'system' } : message;
 }
 
+/** A tool as the chat template shows it. */
+function withoutStrict(tool: Tool): Tool {
+  if (!tool?.function) return tool;
+  const { strict, ...shown } = tool.function as Tool['function'] & { strict?: unknown };
+  return { ...tool, function: shown };
+}
+
 function checkTruth(name: string, value: unknown): void {
   if (value != null && typeof value !== 'boolean') throw wrong(name, 'must be true or false');
 }
 
 function includesUsage({ stream_options: options }: CompletionOptions): boolean {
+  if (typeof (options ?? {}) !== 'object') throw wrong('stream_options', 'must be an object');
   // Padding of chunks hides their lengths; here they do not travel.
   const accepted = { include_obfuscation: [false, true] };
   return read(options ?? {}, ['include_usage'], accepted, 'stream_options').include_usage ?? false;
@@ -484,21 +490,6 @@ function finishOf(finish: Finish, calls: number): ChatFinish {
 function toolCall({ name, arguments: given }: Extract<Piece, { type: 'call' }>): CompletionToolCall {
   // Nine letters and digits, as Mistral's templates want it.
   return { id: identity(9), type: 'function', function: { name, arguments: given } };
-}
-
-function logprobsOf(tokens: readonly Token[], likeliest: number): { content: TokenLogprob[]; refusal: null } {
-  const content = tokens.map(({ text, evidence }): TokenLogprob => {
-    const known = (evidence?.candidates ?? []).filter(({ p }) => p !== null && p > 0).slice(0, likeliest);
-    const top = known.map((candidate) => logprob(candidate.text, Math.log(candidate.p ?? 0)));
-    return { ...logprob(text, evidence?.logprob ?? NO_LOGPROB), top_logprobs: top };
-  });
-  return { content, refusal: null };
-}
-
-function logprob(token: string, value: number): TopLogprob {
-  // Half a character is no text: its bytes are not known any more.
-  const bytes = token.includes('\u{fffd}') ? null : Array.from(new TextEncoder().encode(token));
-  return { token, bytes, logprob: Math.max(value, NO_LOGPROB) };
 }
 
 const now = (): number => Math.floor(Date.now() / 1000);

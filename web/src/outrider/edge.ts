@@ -134,6 +134,8 @@ export interface Summary extends Statistics {
   promptTokens: number;
   finish: Finish;
   promptTokenIds: number[];
+  /** @internal {@link Round.isTagged} */
+  isTagged?: true;
   /**
    * All committed ids, those of the string that stopped the text included. `tokens` also counts later tokens of the
    * same round.

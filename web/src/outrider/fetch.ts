@@ -1,10 +1,13 @@
 // OpenAI's HTTP API as a `fetch` function whose answers this page drafts. Nothing of a request reaches the network but
 // the session with the server.
 
+import { ApiError } from './api-error.js';
 import { chatNames, completionNames } from './completions.js';
 import type { ChatCompletions, Completions } from './completions.js';
-import type { CompletionUsage } from './completions-types.js';
+import type { ChatCompletionChunk, CompletionUsage } from './completions-types.js';
 import { OutriderError } from './errors.js';
+import { asChat, responseEvents, responseOf } from './responses.js';
+import type { ResponseEvent } from './responses.js';
 import { apiNames } from './shaping.js';
 
 /** The instance that answers. */
@@ -51,27 +54,14 @@ const codes: Readonly<Record<string, string>> = {
   ...{ 'prompt-too-long': 'context_length_exceeded', 'server-full': 'server_full', 'shutting-down': 'shutting_down' },
 };
 
-/** An error of the API. */
-class ApiError extends Error {
-  readonly status: number;
-  /** The response's body. */
-  readonly body: { error: { message: string; type: string; param: string | null; code: string | null } };
-
-  constructor(status: number, message: string, code: string | null, param: string | null = null) {
-    super(message);
-    const type = status >= 500 ? 'server_error' : status === 401 ? 'authentication_error' : 'invalid_request_error';
-    this.status = status;
-    this.body = { error: { message, type, param, code } };
-  }
-}
-
 /** Makes the `fetch` function of an instance. */
 export function fetchFrom(api: Api): typeof fetch {
+  const chat: Endpoint = {
+    create: (params, signal) => api.chat.completions.create(params as never, { signal }),
+    ...{ known: chatNames, prompt: 'messages' },
+  };
   const endpoints: Readonly<Record<string, Endpoint>> = {
-    '/chat/completions': {
-      create: (params, signal) => api.chat.completions.create(params as never, { signal }),
-      ...{ known: chatNames, prompt: 'messages' },
-    },
+    ...{ '/chat/completions': chat, '/responses': chat },
     '/completions': {
       create: (params, signal) => api.completions.create(params as never, { signal }),
       ...{ known: completionNames, prompt: 'prompt' },
@@ -92,9 +82,14 @@ export function fetchFrom(api: Api): typeof fetch {
     const errorOf = (error: unknown): ApiError => apiErrorOf(error, endpoint);
     try {
       const params = await paramsOf(request);
+      if (path === '/responses') {
+        const chunks = (await begun(chunksOf(asChat(params), create))) as AsyncIterable<ChatCompletionChunk>;
+        if (params['stream'] !== true) return json((await responseOf(chunks)) as object);
+        return streamOf(named(responseEvents(chunks, errorOf)), stop);
+      }
       if (params['stream'] !== true) return json(await wholeOf(params, create));
       const events = eventsOf(await begun(chunksOf(params, create)), errorOf);
-      return new Response(bodyOf(events, stop), { headers: { 'Content-Type': 'text/event-stream' } });
+      return streamOf(events, stop);
     } catch (error) {
       // The other choices of the request.
       stop.abort();
@@ -236,14 +231,23 @@ async function begun(chunks: AsyncGenerator<Answer>): Promise<AsyncIterable<Answ
   })();
 }
 
-/** The data of the server-sent events of chunks. An error ends them, as one of them. */
+/** The server-sent events of chunks. An error ends them, as one of them. */
 async function* eventsOf(chunks: AsyncIterable<Answer>, errorOf: (error: unknown) => ApiError): AsyncGenerator<string> {
   try {
-    for await (const chunk of chunks) yield JSON.stringify(chunk);
+    for await (const chunk of chunks) yield `data: ${JSON.stringify(chunk)}\n\n`;
   } catch (error) {
-    yield JSON.stringify(errorOf(error).body);
+    yield `data: ${JSON.stringify(errorOf(error).body)}\n\n`;
   }
-  yield '[DONE]';
+  yield 'data: [DONE]\n\n';
+}
+
+/** The server-sent events of a response, each with its name. */
+async function* named(events: AsyncIterable<ResponseEvent>): AsyncGenerator<string> {
+  for await (const event of events) yield `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`;
+}
+
+function streamOf(events: AsyncGenerator<string>, stop: AbortController): Response {
+  return new Response(bodyOf(events, stop), { headers: { 'Content-Type': 'text/event-stream' } });
 }
 
 /** The body of a response of server-sent events. Cancelling it aborts `stop`, which ends it with an error. */
@@ -258,7 +262,7 @@ function bodyOf(events: AsyncGenerator<string>, stop: AbortController): Readable
       const { done, value } = await events.next();
       if (signal.aborted) return;
       if (done) to.close();
-      else to.enqueue(encoder.encode(`data: ${value}\n\n`));
+      else to.enqueue(encoder.encode(value));
     },
     cancel() {
       stop.abort();

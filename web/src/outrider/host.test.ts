@@ -88,6 +88,18 @@ test('a GPU that goes while it drafts is told once', async () => {
   expect(told).toEqual([{ type: 'engine', engine: { ...engineInfo, engine: 'wasm', declined: 'it is gone' } }]);
 });
 
+test('a template with reasoning is reported, and the end of a prompt has sixteen tokens', async () => {
+  expect((await loaded({})).posts.at(-1)).toMatchObject({ reasons: false });
+  const chat = new TextEncoder().encode('{"template": "</think>"}');
+  const tokenize = () => new Uint32Array(40);
+  const { host, posts } = await loaded({ tokenize }, null, undefined, chat);
+  expect(posts.at(-1)).toMatchObject({ reasons: true });
+  const question = { prompt: 'p', tools: [], chatTemplateKwargs: {} };
+  host.receive({ type: 'ask', id: 1, question: { about: 'tail', ...question } });
+  host.receive({ type: 'ask', id: 2, question: { about: 'text', ids: [1] } });
+  expect(posts.slice(-2)).toMatchObject([{ answer: '16 ids' }, { answer: '1 ids' }]);
+});
+
 test('a draft and a tokenizer may be files of the user', async () => {
   const { sources, host, finish, loaders, posts, ignoreSettings } = await loaded({});
   expect(ignoreSettings).toHaveBeenCalledWith(['k']);

@@ -93,6 +93,37 @@ test('the server writes at once, and the draft model goes on where it is', async
   expect(await generation.summary).toMatchObject({ text: 'abc', tokens: 4, serverPasses: 4, serverPassesPerToken: 1 });
 });
 
+test('reasoning that the server has begun to separate goes on with the draft model', async () => {
+  const messages = [{ role: 'user', content: 'Hello' }] as const;
+  for (const stream of [false, true]) {
+    write = undefined as never;
+    const outrider = await load();
+    const create = outrider.chat.completions.create({ messages, stream, seed: 7 });
+    const deltas: object[] = [];
+    const reading = create.then(async (answer) => {
+      if ('choices' in answer) deltas.push(answer.choices[0]!.message);
+      else for await (const { choices } of answer) deltas.push(choices[0]!.delta);
+    });
+    await begun();
+    write({ choices: [{ delta: { reasoning_content: 'so' }, finish_reason: null, token_ids: [1] }] });
+    if (stream) await vi.waitFor(() => expect(deltas).toHaveLength(2));
+    else await new Promise((resolve) => setTimeout(resolve, 20));
+    say({ type: 'loaded', engine, model, session, offline: false, reasons: true });
+    const { sent } = SlowWorker.last;
+    await vi.waitFor(() => expect(sent.map(({ type }) => type).sort()).toEqual(['ask', 'generate', 'load']));
+    expect(sent.find(({ type }) => type === 'ask')).toMatchObject({ question: { about: 'tail', prompt: messages } });
+    expect(sent.find(({ type }) => type === 'generate')).toMatchObject({ continuation: { committed: [1] } });
+    say({ type: 'answer', id: 1, answer: '<think>\n' });
+    const tokens = ['\n', '</think>', 'Yes'].map((text) => ({ id: 2, text, origin: 'accepted' as const }));
+    say({ type: 'round', id: 1, round: { tokens, statistics: emptySummary, round: null } });
+    say({ type: 'done', id: 1, summary: { ...emptySummary, text: 'so\n</think>Yes', finish: 'eos' } });
+    await reading;
+    const whole = { role: 'assistant', content: 'Yes', refusal: null, reasoning_content: 'so' };
+    const parts = [{ role: 'assistant', content: '' }, { reasoning_content: 'so' }, { content: 'Yes' }, {}];
+    expect(deltas).toEqual(stream ? parts : [whole]);
+  }
+});
+
 test('a text that needs the draft model waits for it', async () => {
   const outrider = await load();
   const generation = outrider.generate('p', { scheme: 'k-sqs' });

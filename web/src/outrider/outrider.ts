@@ -91,7 +91,7 @@ export class Outrider {
   readonly context: LocalContext = new LocalContext((message) => this.#post(message));
   /**
    * OpenAI's HTTP API as a `fetch` function for clients that take one. This page drafts the answers of
-   * `/v1/chat/completions` and `/v1/completions`, also side by side, and of `/v1/models`.
+   * `/v1/chat/completions`, `/v1/responses` and `/v1/completions`, also side by side, and of `/v1/models`.
    *
    * ```ts
    * const baseURL = 'https://outrider.invalid/v1';
@@ -240,9 +240,9 @@ export class Outrider {
     return (await this.#ask({ about: 'text', ids: checkedIds(ids) })) as string;
   }
 
-  async #tail(prompt: Prompt, options: ConversationOptions): Promise<string | null> {
+  async #tail(prompt: Prompt, options: ConversationOptions, end: string | null): Promise<string | null> {
     if ((await this.ready) === 'server' || !this.#reasons) return null;
-    return (await this.#ask({ ...idsQuestion(prompt, options), about: 'tail' })) as string;
+    return end ?? ((await this.#ask({ ...idsQuestion(prompt, options), about: 'tail' })) as string);
   }
 
   /** Counts the tokens of a prompt, as {@link Outrider.tokenize} gives them. */

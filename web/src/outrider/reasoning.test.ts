@@ -47,8 +47,6 @@ test('reasoning that the server has separated gets its tags back', () => {
 test('a template is known by the tag', () => {
   const bytes = (chat: object) => new TextEncoder().encode(JSON.stringify(chat));
   expect(templateReasons(bytes({ template: 'a</think>b' }))).toBe(true);
-  for (const chat of [{ template: 'a' }, { template: null, tool_use: '</think>' }, {}]) {
-    expect(templateReasons(bytes(chat))).toBe(false);
-  }
+  for (const chat of [{ template: '<think>' }, { template: null }]) expect(templateReasons(bytes(chat))).toBe(false);
   expect(templateReasons(null)).toBe(false);
 });

@@ -114,9 +114,8 @@ export class ReasoningTags {
 
 /** Returns true if a `chat.json` has a template that knows the tag at the end of reasoning. */
 export function templateReasons(chat: Uint8Array | null): boolean {
-  if (!chat) return false;
-  const { template } = JSON.parse(new TextDecoder().decode(chat)) as { template?: string | null };
-  return template?.includes(CLOSE) ?? false;
+  // JSON may have a backslash before the other slash.
+  return chat !== null && /<\\?\/think>/.test(new TextDecoder().decode(chat));
 }
 
 /** The text of a message. */

@@ -105,6 +105,31 @@ test('a conversation with tools is asked of the other address, and its calls are
   expect(bodies[0]).toMatchObject({ stop: ['z'], tools, chat_template_kwargs: { a: 1 } });
 });
 
+test('reasoning of a chat is what the server has separated', async () => {
+  const outrider = await load();
+  const delta = (delta: object, ...token_ids: number[]) => ({ choices: [{ delta, finish_reason: null, token_ids }] });
+  answers['/v1/chat/completions'] = () =>
+    events(
+      ...[delta({ reasoning_content: 'so' }, 1, 2), delta({ reasoning_content: ' so' }, 3)],
+      ...[delta({ content: 'Good' }, 4, 5), { choices: [{ delta: {}, finish_reason: 'stop' }] }, usage],
+    );
+  const messages = [
+    { role: 'user', content: 'a' },
+    { role: 'assistant', content: 'The' },
+  ] as const;
+  const { choices, usage: cost } = await outrider.chat.completions.create({ messages, continue_final_message: true });
+  expect(choices[0]?.message).toMatchObject({ content: 'Good', reasoning_content: 'so so' });
+  expect(cost.outrider.reasoning_tokens).toBe(3);
+  answers['/v1/chat/completions'] = () => events(delta({ content: '<think>so' }, 1), usage);
+  const plain = await outrider.chat.completions.create({ messages, reasoning_format: 'none' });
+  expect(plain.choices[0]?.message).toMatchObject({ content: '<think>so' });
+  expect(bodies).toMatchObject([
+    { reasoning_format: 'auto', continue_final_message: true },
+    { reasoning_format: 'none', messages },
+  ]);
+  expect(bodies[1]).not.toHaveProperty('continue_final_message');
+});
+
 test('errors of the server have their codes', async () => {
   const outrider = await load();
   const refused = async (answer: () => Response) => {

@@ -172,7 +172,8 @@ export class ServerAlone {
       finish ??= 'cancelled';
     }
     const called = request.tools.length > 0 && pieces.length > 0;
-    return { ...statistics, ...summary, ...(called && { pieces }), finish: finish ?? 'length' };
+    const tagged = request.tagsReasoning && { isTagged: true as const };
+    return { ...statistics, ...summary, ...tagged, ...(called && { pieces }), finish: finish ?? 'length' };
   }
 }
 
