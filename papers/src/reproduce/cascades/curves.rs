@@ -218,12 +218,13 @@ impl Figure {
 
     fn panels(&self, view: &View, lines: &[Line], ends: &Ends, up: &'static str) -> Vec<Panel> {
         let shown = || lines.iter().flat_map(|line| &line.points).map(|(_, summary)| summary).chain([&ends.exact]);
-        let most = shown().map(|summary| self.across.of(summary).value).fold(0.1, f64::max);
+        let across = || shown().map(|summary| self.across.of(summary).value);
+        let (least, most) = (across().fold(f64::INFINITY, f64::min), across().fold(0.1, f64::max));
         let heights = || shown().chain([&ends.target, &ends.greedy]).map(|summary| summary.quality);
         let low = heights().map(|height| height.value - height.error).fold(f64::INFINITY, f64::min);
         let high = heights().map(|height| height.value + height.error).fold(0.0, f64::max);
         let bounds = Bounds {
-            x: (0.0, (most * 10.0).ceil() / 10.0),
+            x: ((least * 10.0).floor() / 10.0, (most * 10.0).ceil() / 10.0),
             y: ((low * 10.0).floor() / 10.0, (high * 10.0).ceil() / 10.0),
         };
         let mark = |summary: &Summary| Mark {
