@@ -11,8 +11,11 @@ import type { Plugin } from 'vite';
 const compressible = /\.(css|html|js|json|map|svg|txt|wasm|webmanifest)$/;
 /** Below this a request costs more than its bytes. */
 const LEAST_BYTES = 512;
-/** Brotli's last quality takes 3 s for a MiB; above this the one before the last two, which gives an eighth more bytes. */
-const PATIENT_BYTES = 2 << 20;
+/**
+ * Brotli's last quality takes 3 s for a MiB; above this the one before the last two, which gives an eighth more bytes. An
+ * engine has 6 MB.
+ */
+const PATIENT_BYTES = 8 << 20;
 /** Results by content, so that only what has changed is compressed again. */
 const cache = path.resolve(import.meta.dirname, 'node_modules/.cache/outrider-compressed');
 

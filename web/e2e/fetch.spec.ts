@@ -17,7 +17,7 @@ test('it refuses what the API refuses, with the same status, parameter and code'
     ...[
       ...[{ temperature: 2.5 }, { top_p: 1.5 }, { top_k: -2 }, { seed: 1.5 }, { max_tokens: 0 }, { max_tokens: 2.5 }],
       ...[{ n: 0 }, { n: 17 }, { n: 'two' }, { stop: '' }, { stop: [1] }, { stream: 'yes' }, { model: 5 }],
-      ...[{ best_of: 3 }, { echo: true }, { suffix: 'end' }, { unknown: 1 }, { stream_options: { unknown: 1 } }],
+      ...[{ best_of: 3 }, { suffix: 'end' }, { unknown: 1 }, { stream_options: { unknown: 1 } }],
     ].map((more) => ['/v1/completions', { prompt: 'a', ...more }] as const),
     ...[{}, { messages: [] }, { messages: 'a' }, user(5), { messages: [{ role: 'robot', content: 'a' }] }].map(
       (body) => ['/v1/chat/completions', body] as const,
@@ -32,7 +32,16 @@ test('it refuses what the API refuses, with the same status, parameter and code'
       ...[{ logprobs: 1 }, { top_logprobs: 1 }, { logprobs: true, top_logprobs: 21 }, { reasoning_effort: 'low' }],
       ...[{ response_format: { type: 'xml' } }, { chat_template_kwargs: { messages: [] } }],
       ...[{ enable_thinking: 1 }, { chat_template_kwargs: 5 }, { max_completion_tokens: 0 }, { functions: [{}] }],
+      ...[{ continue_final_message: true }, { add_generation_prompt: false }],
     ].map((more) => ['/v1/chat/completions', { ...user('Hello'), ...more }] as const),
+    ...[
+      ...[{}, { input: 5 }, { input: [] }, { input: 'a', previous_response_id: 'resp_1' }],
+      ...[
+        { input: 'a', background: true },
+        { input: 'a', messages: [] },
+        { input: 'a', temperature: 3 },
+      ],
+    ].map((body) => ['/v1/responses', body] as const),
     ['/v1/chat/completions', user('long '.repeat(2000))],
     ['/v1/completions', { prompt: 'long '.repeat(2000), stream: true }],
   ] as const) {
@@ -50,5 +59,34 @@ test('it refuses what the API refuses, with the same status, parameter and code'
       ] as const;
     }, asked);
     expect.soft(here, `${path} ${asked.body.slice(0, 200)}`).toEqual(there);
+  }
+});
+
+test('it writes what the API writes: a message that goes on, and a response', async ({ page }, info) => {
+  await using server = await Server.start([], await buildRecipes([bare], info.outputPath('pages')));
+  await page.goto(`${server.url}/bare.html`);
+  await expect(page.locator('#ready')).toHaveText('ready');
+  const user = { role: 'user', content: 'Hi' };
+  const last = { role: 'assistant', content: 'Once upon a' };
+  for (const [path, body] of [
+    ['/v1/chat/completions', { messages: [user, last], max_tokens: 12, continue_final_message: true }],
+    ['/v1/responses', { input: [user], max_output_tokens: 12 }],
+  ] as const) {
+    const written = await page.evaluate(
+      async ([path, body]) => {
+        const init = { method: 'POST', body: JSON.stringify({ ...body, temperature: 0 }) };
+        const answers = [window.outrider.fetch(`https://outrider.invalid${path}`, init), fetch(path, init)];
+        const read = async (answer: Promise<Response>) => {
+          type Content = { content: readonly { text: string }[] | string };
+          type Answer = { choices?: readonly { message: Content }[]; output?: readonly Content[] };
+          const { choices, output } = (await (await answer).json()) as Answer;
+          return choices?.[0]?.message.content ?? output?.[0]?.content;
+        };
+        return Promise.all(answers.map(read));
+      },
+      [path, body] as const,
+    );
+    expect(written[0], path).toBeTruthy();
+    expect(written[0], path).toEqual(written[1]);
   }
 });

@@ -1,7 +1,7 @@
-//! Bar charts as SVG, with a value above each bar and its standard error where there is one.
+//! Bar charts as SVG, with a value above each bar that has room for it, and standard errors where there are any.
 
 use plotters::{
-    prelude::{ChartBuilder, Color, EmptyElement, ErrorBar, Rectangle, Text},
+    prelude::{ChartBuilder, Color, EmptyElement, ErrorBar, RGBColor, Rectangle, Text},
     style::text_anchor::{HPos, Pos, VPos},
 };
 
@@ -24,6 +24,8 @@ const HEIGHT: u32 = 270;
 /// Space for names of groups below the axis, and for numbers beside it, in pixels.
 const BELOW: u32 = 42;
 const BESIDE: u32 = 44;
+/// Colour of errors on bars of any colour.
+const DARK: RGBColor = RGBColor(0x55, 0x55, 0x55);
 /// Most lines of a group's name.
 const LINES: usize = 3;
 
@@ -41,7 +43,8 @@ pub fn single(title: &str, series: &[&'static str], groups: Vec<(String, Vec<f64
 
 impl Chart {
     fn draw(&self, area: &Area<'_>) -> Drawn {
-        let area = plot::headed(area, &self.title, &self.series)?;
+        let names = self.series.iter().zip(COLOURS).map(|(name, colour)| (*name, colour, false));
+        let area = plot::headed(area, &self.title, &names.collect::<Vec<_>>())?;
         let values = || self.groups.iter().flat_map(|(_, values)| values).filter(|value| value.is_finite());
         let errors = self.errors.iter().flatten().copied().fold(0.0, f64::max);
         let largest = values().copied().fold(0.0, f64::max) + errors;
@@ -57,21 +60,25 @@ impl Chart {
         mesh.disable_x_mesh().x_labels(0).y_labels(5).axis_style(GREY).label_style(style(SMALL));
         mesh.bold_line_style(GREY.mix(0.25)).light_line_style(GREY.mix(0.0)).draw()?;
         let bar = 0.86 / self.series.len().max(1) as f64;
+        let width = f64::from(WIDTH - BESIDE) / count.max(1) as f64 * bar;
         let letters = (((WIDTH - BESIDE) as i32 / LETTER) as usize / count.max(1)).max(4);
         for (index, (name, values)) in self.groups.iter().enumerate() {
             let start = index as f64 + 0.07;
             for ((series, &value), colour) in
                 values.iter().enumerate().zip(COLOURS).filter(|((_, value), _)| value.is_finite())
             {
-                let (left, right) = (start + bar * series as f64, start + bar * (series as f64 + 0.92));
+                let (left, right) = (start + bar * (series as f64 + 0.04), start + bar * (series as f64 + 0.96));
                 let middle = (left + right) / 2.0;
                 chart.draw_series([Rectangle::new([(left, 0.0), (right, value)], colour.filled())])?;
                 let error = self.errors.get(index).and_then(|errors| errors.get(series)).copied().unwrap_or(0.0);
                 if error > 0.0 {
                     let ends = (value - error, value + error);
-                    chart.draw_series([ErrorBar::new_vertical(middle, ends.0, value, ends.1, GREY.filled(), 5)])?;
+                    chart.draw_series([ErrorBar::new_vertical(middle, ends.0, value, ends.1, DARK.filled(), 5)])?;
                 }
                 let label = plot::number(&if value < 10.0 { (100.0 * value).round() / 100.0 } else { value.round() });
+                if width < f64::from(LETTER) * label.len() as f64 {
+                    continue;
+                }
                 let above = style(SMALL - 1).pos(Pos::new(HPos::Center, VPos::Bottom));
                 let label = EmptyElement::at((middle, value + error)) + Text::new(label, (0, -2), above);
                 chart.draw_series([label])?;

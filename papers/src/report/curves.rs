@@ -58,15 +58,33 @@ const TICKS: usize = 6;
 
 /// One picture of all panels, two a row.
 pub fn svg(panels: &[Panel]) -> String {
+    picture(panels, false)
+}
+
+/// One picture of panels whose curves come in pairs: both of one colour, the second one dashed.
+pub fn svg_of_pairs(panels: &[Panel]) -> String {
+    picture(panels, true)
+}
+
+fn picture(panels: &[Panel], in_pairs: bool) -> String {
     let rows = panels.len().div_ceil(COLUMNS);
     plot::picture(HEIGHT * rows as u32, |root| {
-        panels.iter().zip(root.split_evenly((rows, COLUMNS))).try_for_each(|(panel, area)| panel.draw(&area))
+        panels.iter().zip(root.split_evenly((rows, COLUMNS))).try_for_each(|(panel, area)| panel.draw(&area, in_pairs))
     })
 }
 
 impl Panel {
-    fn draw(&self, area: &Area<'_>) -> Drawn {
-        let names: Vec<&str> = self.curves.iter().map(|curve| &curve.name[..]).collect();
+    fn draw(&self, area: &Area<'_>, in_pairs: bool) -> Drawn {
+        let look = |index: usize| match in_pairs {
+            true => (COLOURS[index / 2 % COLOURS.len()], index % 2 == 1),
+            false => (COLOURS[index % COLOURS.len()], index == 0),
+        };
+        let named = |(index, curve): (usize, &Curve)| {
+            let (colour, is_dashed) = look(index);
+            (curve.name.clone(), colour, is_dashed && in_pairs)
+        };
+        let names: Vec<_> = self.curves.iter().enumerate().map(named).collect();
+        let names: Vec<_> = names.iter().map(|(name, colour, is_dashed)| (&name[..], *colour, *is_dashed)).collect();
         let area = plot::headed(area, &self.title, &names)?;
         let Bounds { x, y } = self.bounds;
         if !(x.1 - x.0).is_normal() || !(y.1 - y.0).is_normal() {
@@ -80,12 +98,13 @@ impl Panel {
         mesh.x_label_formatter(&plot::number).y_label_formatter(&plot::number);
         mesh.label_style(style(SMALL)).axis_desc_style(style(SMALL + 1));
         mesh.bold_line_style(GREY.mix(0.2)).light_line_style(GREY.mix(0.0)).draw()?;
-        for ((index, curve), colour) in self.curves.iter().enumerate().zip(COLOURS) {
+        for (index, curve) in self.curves.iter().enumerate() {
+            let (colour, is_dashed) = look(index);
             let points = || curve.points.iter().map(|mark| (mark.x, mark.y));
             let line = colour.stroke_width(2);
-            match index {
-                0 => chart.draw_series(DashedLineSeries::new(points(), 5, 4, line))?,
-                _ => chart.draw_series(LineSeries::new(points(), line))?,
+            match is_dashed {
+                true => chart.draw_series(DashedLineSeries::new(points(), 5, 4, line))?,
+                false => chart.draw_series(LineSeries::new(points(), line))?,
             };
             let with_error = curve.points.iter().filter(|mark| mark.error > 0.0);
             chart.draw_series(with_error.map(|&Mark { x, y, error }| {

@@ -60,22 +60,24 @@ pub fn number(value: &f64) -> String {
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
-/// Draws a title and the names of series below it, and returns the area that is left.
+/// Draws a title and the names of series below it, those of dashed curves beside an empty square, and returns the area
+/// that is left.
 pub fn headed<'a>(
     area: &Area<'a>,
     title: &str,
-    names: &[&str],
+    names: &[(&str, RGBColor, bool)],
 ) -> Result<Area<'a>, DrawingAreaErrorKind<std::io::Error>> {
     area.draw(&Text::new(title.to_owned(), (8, 6), style(TITLE)))?;
     let width = area.dim_in_pixel().0 as i32;
     let (mut x, mut y) = (8, 6 + LINE + 4);
-    for (name, colour) in names.iter().zip(COLOURS) {
+    for &(name, colour, is_dashed) in names {
         let needed = 14 + LETTER * name.chars().count() as i32;
         if x > 8 && x + needed > width {
             (x, y) = (8, y + LINE);
         }
-        area.draw(&Rectangle::new([(x, y), (x + 9, y + 9)], colour.filled()))?;
-        area.draw(&Text::new((*name).to_owned(), (x + 14, y), style(SMALL)))?;
+        let square = if is_dashed { colour.stroke_width(2) } else { colour.filled() };
+        area.draw(&Rectangle::new([(x, y), (x + 9, y + 9)], square))?;
+        area.draw(&Text::new(name.to_owned(), (x + 14, y), style(SMALL)))?;
         x += needed + 14;
     }
     let used = if names.is_empty() { y } else { y + LINE };

@@ -281,8 +281,9 @@ impl Grid {
         };
         let drawn = values(&both, of);
         let total = (0..2 * width).map(|index| both.iter().map(|sums| sums[index]).sum()).collect::<Vec<f64>>();
-        let cell =
-            |(index, value)| Measured { value, interval: interval(drawn.iter().map(|drawn| drawn[index]), LEVEL) };
+        // One prompt has no spread.
+        let of_cell = |index: usize| interval(drawn.iter().map(|drawn| drawn[index]), LEVEL).filter(|_| sums.len() > 1);
+        let cell = |(index, value)| Measured { value, interval: of_cell(index) };
         let cells = of(&total).into_iter().enumerate().map(cell).collect();
         Row { setting, cells, drawn: drawn.iter().map(|drawn| [drawn[SPEED_UP], drawn[SPEED_UP + 1]]).collect() }
     }

@@ -64,9 +64,12 @@ fn k_sqs(support_size: u32) -> Setting {
     Setting { scheme: "K-SQS", name: format!("K = {support_size}"), options }
 }
 
+/// C-SQS with a threshold that stays.
+const FIXED: &str = "C-SQS, fixed";
+
 fn c_sqs(initial_threshold: f64, step_size: f64) -> Setting {
     let options = DraftingOptions { scheme: SchemeName::CSqs.into(), initial_threshold, step_size, ..batches() };
-    let (scheme, fixed) = if step_size == 0.0 { ("C-SQS, fixed", ", fixed") } else { ("C-SQS", "") };
+    let (scheme, fixed) = if step_size == 0.0 { (FIXED, ", fixed") } else { ("C-SQS", "") };
     Setting { scheme, name: format!("β₁ = {initial_threshold}{fixed}"), options }
 }
 
@@ -163,7 +166,9 @@ fn report(laboratory: &mut Laboratory, settings: &[Setting], resampling: bool) -
     let lines: Vec<Line<'_>> = settings.iter().zip(&points).map(|(setting, points)| Line { setting, points }).collect();
     // What one panel can hold, or one for each scheme, at the same scale.
     let mut schemes = vec![None];
-    if settings.len() > MOST_CURVES {
+    // Each adaptive threshold is followed by the fixed one.
+    let in_pairs = settings.iter().any(|setting| setting.scheme == FIXED);
+    if settings.len() > MOST_CURVES && !in_pairs {
         schemes = settings.iter().map(|setting| Some(setting.scheme)).collect();
         schemes.sort_unstable();
         schemes.dedup();
@@ -182,7 +187,7 @@ fn report(laboratory: &mut Laboratory, settings: &[Setting], resampling: bool) -
     Ok(Report {
         text: text + &tables.join("\n") + &told,
         numbers: json!({ "settings": numbers.collect::<Vec<_>>(), "inRealTime": real.numbers() }),
-        svg: Some(curves::svg(&panels)),
+        svg: Some(if in_pairs { curves::svg_of_pairs(&panels) } else { curves::svg(&panels) }),
     })
 }
 
@@ -199,7 +204,7 @@ struct Line<'a> {
 }
 
 /// The curves of a scheme, or of all.
-fn panel((title, of): &Kind, scheme: Option<&str>, lines: &[Line<'_>]) -> Panel {
+fn panel((up, of): &Kind, scheme: Option<&str>, lines: &[Line<'_>]) -> Panel {
     let most =
         lines.iter().flat_map(|line| line.points).map(|point| of(point).value + of(point).error).fold(0.0, f64::max);
     let mark = |(point, temperature): (&Point, f32)| Mark {
@@ -207,15 +212,17 @@ fn panel((title, of): &Kind, scheme: Option<&str>, lines: &[Line<'_>]) -> Panel 
         y: of(point).value,
         error: of(point).error,
     };
+    let has_fixed = lines.iter().any(|line| line.setting.scheme == FIXED);
+    let title = if has_fixed { "C-SQS, thresholds adaptive and fixed" } else { "K-SQS and C-SQS" };
     let shown = lines.iter().filter(|line| scheme.is_none_or(|scheme| line.setting.scheme == scheme));
     let curves = shown.map(|line| Curve {
         name: line.setting.name.clone(),
         points: line.points.iter().zip(TEMPERATURES).map(mark).collect(),
     });
     Panel {
-        title: scheme.unwrap_or("K-SQS and C-SQS").to_owned(),
+        title: scheme.unwrap_or(title).to_owned(),
         across: "T",
-        up: title,
+        up,
         bounds: Bounds { x: (0.0, 1.0), y: (0.0, most) },
         curves: curves.collect(),
     }
