@@ -88,7 +88,7 @@ pub(crate) struct DraftedSession {
     requests: mpsc::UnboundedSender<(u32, Request)>,
     /// Tokens, each with the number of its text.
     tokens: mpsc::UnboundedReceiver<(u32, Result<Tokens, ErrorFrame>)>,
-    /// Number of the text.
+    /// Number of the text under way.
     text: u32,
 }
 

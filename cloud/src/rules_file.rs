@@ -36,7 +36,7 @@ pub enum RulesFileError {
     /// The file cannot be read.
     #[error("the rules {path} cannot be read: {error}")]
     Read {
-        /// Path of the file.
+        /// Path of the file of rules.
         path: String,
         /// Error of the operating system.
         error: io::Error,
@@ -44,7 +44,7 @@ pub enum RulesFileError {
     /// The file is not a table of rules.
     #[error("line {line} of the rules {path}: {message}")]
     Toml {
-        /// Path of the file.
+        /// Path of the file of rules.
         path: String,
         /// Number of the line, from 1.
         line: usize,
@@ -54,7 +54,7 @@ pub enum RulesFileError {
     /// An expression cannot be evaluated.
     #[error("defer of the rule {rule:?} cannot be evaluated: {error}")]
     Expression {
-        /// Name of the rule.
+        /// Name of the rule in the file.
         rule: String,
         /// Error of the expression.
         error: Error,
@@ -62,9 +62,9 @@ pub enum RulesFileError {
     /// The value of an expression is not a share.
     #[error("defer of the rule {rule:?} gives {value}; it must be a number from 0 to 1, or a truth value")]
     Share {
-        /// Name of the rule.
+        /// Name of the rule in the file.
         rule: String,
-        /// The value.
+        /// Value that the expression gives.
         value: String,
     },
     /// The rules cannot be registered.

@@ -29,9 +29,9 @@ const LINE: i32 = 16;
 /// Average width of a letter of [`SMALL`] text, in pixels.
 pub const LETTER: i32 = 6;
 
-/// Area of a picture.
+/// Area of a picture for drawing.
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-/// Result of drawing.
+/// Result of drawing into an area.
 pub type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
 /// Makes a picture of this height with `draw`. Its texts are dark on light pages and light on dark ones.

@@ -160,7 +160,7 @@ class ResponseWriter {
     return [...events, ...this.#close()];
   }
 
-  /** Ends the response. */
+  /** Ends the response and gives its last event. */
   end(usage: CompletionUsage | null): ResponseEvent {
     return this.event(`response.${this.#status}`, { response: this.response(usage) });
   }

@@ -56,7 +56,7 @@ pub fn told(categories: &[Category<'_>], rows: &[Vec<Row<'_>>]) -> String {
     format!("\nMean accepted length · speed-up by category, with the number of its prompts:\n\n{table}")
 }
 
-/// The same as JSON.
+/// Numbers of the same table as JSON.
 pub fn numbers(categories: &[Category<'_>], rows: &[Vec<Row<'_>>]) -> Value {
     let of_row = |found: &Vec<Row<'_>>| {
         categories
