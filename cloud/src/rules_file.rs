@@ -27,7 +27,7 @@
 use std::{fs, io, path::Path};
 
 use minijinja::{Environment, Error, Expression, UndefinedBehavior, Value, context};
-use outrider_speculation::judge::{OwnRule, OwnRuleError, Position, Range, Rule};
+use outrider_speculation::judge::{OwnRule, OwnRuleError, Position, Range, Rule, RuleInfo};
 use serde::Deserialize;
 
 /// Failure to read acceptance rules.
@@ -87,18 +87,8 @@ struct Row {
     default: f64,
     /// The largest value of α; any number if not given.
     most: Option<f64>,
-    #[serde(default = "explanation")]
-    explanation: String,
-    #[serde(default = "source")]
-    paper: String,
-}
-
-fn explanation() -> String {
-    "A rule from a file.".to_owned()
-}
-
-fn source() -> String {
-    "a file of one's own".to_owned()
+    explanation: Option<String>,
+    paper: Option<String>,
 }
 
 /// Reads the rules of a file and registers them for this process.
@@ -150,15 +140,13 @@ fn own_rule(row: Row) -> Result<OwnRule, RulesFileError> {
     if !share(&value).is_some_and(|share| (0.0..=1.0).contains(&share)) {
         return Err(RulesFileError::Share { rule: name.to_owned(), value: value.to_string() });
     }
-    Ok(OwnRule {
-        name,
-        symbol: defer.contains("alpha").then_some("α"),
-        default: row.default,
-        range: row.most.map_or(Range::Any, Range::UpTo),
-        explanation: leak(row.explanation),
-        paper: leak(row.paper),
-        defer: Box::new(move |position, alpha| shares(&expression, position, alpha)),
-    })
+    let mut info = RuleInfo::own(name);
+    info.symbol = defer.contains("alpha").then_some("α");
+    info.default = row.default;
+    info.range = row.most.map_or(info.range, Range::UpTo);
+    info.explanation = row.explanation.map_or(info.explanation, leak);
+    info.paper = row.paper.map_or(info.paper, leak);
+    Ok(OwnRule { info, defer: Box::new(move |position, alpha| shares(&expression, position, alpha)) })
 }
 
 /// Number functions that expressions have beside Jinja's operators.

@@ -1,6 +1,6 @@
 //! Texts of OpenAI's API that a draft model at the server drafts, over a real socket.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use outrider_cloud::{
     api_drafting::{ApiDrafting, ApiMode},
@@ -11,16 +11,25 @@ use outrider_tests::{
     server::{Options, Server},
 };
 use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time,
+};
 
 const COMPLETIONS: &str = "/v1/completions";
 
 async fn server(default: &str) -> Server {
+    server_of(default, 8).await
+}
+
+async fn server_of(default: &str, sessions: usize) -> Server {
     let pair = PairPaths::default();
     let model = pair.draft().unwrap();
     let info = draft_info(&model, &pair.tokenizer().unwrap()).unwrap();
     let default: ApiMode = default.parse().unwrap();
     let drafting = ApiDrafting { model, info, default };
-    Server::start_as(Options { api_drafting: Some(Arc::new(drafting)), ..Options::default() }).await
+    Server::start_as(Options { sessions, api_drafting: Some(Arc::new(drafting)), ..Options::default() }).await
 }
 
 async fn post(server: &Server, more: &Value) -> http::Answer {
@@ -102,4 +111,34 @@ async fn a_server_drafts_by_default_and_refuses_what_it_cannot_draft() {
     let refused = error(post(&alone, &json!({ "outrider": { "scheme": "dense" } })).await);
     assert!(refused.contains("--api-drafting"), "{refused}");
     texts(&alone, &json!({ "outrider": false })).await;
+}
+
+/// A session that ends with an error or an early leave is over, and its slot is free.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_only_slot_is_free_after_an_error_and_after_a_client_that_left() {
+    let server = server_of("null", 1).await;
+    // Which rules a scheme can have is known when the session has its target.
+    let refused = post(&server, &json!({ "outrider": { "scheme": "k-sqs", "rule": "bild" } })).await;
+    assert_eq!(refused.status, 400, "{}", refused.body);
+    eventually(&server).await;
+    let body = json!({ "prompt": "Once", "max_tokens": 400, "stream": true, "outrider": { "scheme": "coupled" } });
+    let body = body.to_string();
+    let head = format!("POST {COMPLETIONS} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n");
+    let mut stream = TcpStream::connect(server.address()).await.unwrap();
+    stream.write_all(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).as_bytes()).await.unwrap();
+    assert!(stream.read(&mut [0; 64]).await.unwrap() > 0);
+    drop(stream);
+    eventually(&server).await;
+}
+
+/// Asks until the slot is free, for at most ten seconds.
+async fn eventually(server: &Server) {
+    for _ in 0..100 {
+        let answer = post(server, &json!({ "max_tokens": 1 })).await;
+        if answer.status == 200 {
+            return;
+        }
+        time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("the slot is still taken");
 }

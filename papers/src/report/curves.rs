@@ -79,12 +79,11 @@ impl Panel {
             true => (COLOURS[index / 2 % COLOURS.len()], index % 2 == 1),
             false => (COLOURS[index % COLOURS.len()], index == 0),
         };
-        let named = |(index, curve): (usize, &Curve)| {
+        let mut names = Vec::new();
+        for (index, curve) in self.curves.iter().enumerate() {
             let (colour, is_dashed) = look(index);
-            (curve.name.clone(), colour, is_dashed && in_pairs)
-        };
-        let names: Vec<_> = self.curves.iter().enumerate().map(named).collect();
-        let names: Vec<_> = names.iter().map(|(name, colour, is_dashed)| (&name[..], *colour, *is_dashed)).collect();
+            names.push((&curve.name[..], colour, is_dashed && in_pairs));
+        }
         let area = plot::headed(area, &self.title, &names)?;
         let Bounds { x, y } = self.bounds;
         if !(x.1 - x.0).is_normal() || !(y.1 - y.0).is_normal() {

@@ -160,7 +160,7 @@ export class ChatCompletions {
   readonly #writer: Writer;
   readonly #tail: Tail;
 
-  /** @internal */
+  /** Makes chat completions of a writer. @internal */
   constructor(writer: Writer, tail: Tail = () => Promise.resolve(null)) {
     this.#writer = writer;
     this.#tail = tail;

@@ -271,7 +271,7 @@ impl ModelSlot {
     }
 
     /// Log-probabilities of the tokens of a text from the second on, each with the `count` most likely ones. The slot
-    /// then holds the text.
+    /// then holds all but the last token.
     ///
     /// # Errors
     /// If the engine has no answer.

@@ -30,28 +30,32 @@ pub type Deferral = Box<dyn Fn(&Position<'_>, f64) -> Vec<f64> + Send + Sync>;
 /// A rule of a program's own.
 #[expect(missing_debug_implementations, reason = "a function has nothing to print")]
 pub struct OwnRule {
-    /// The name that users write.
-    pub name: &'static str,
-    /// The parameter's symbol; `None` if the rule has no parameter.
-    pub symbol: Option<&'static str>,
-    /// A parameter to start with.
-    pub default: f64,
-    /// The range of the parameter.
-    pub range: Range,
-    /// One sentence that explains it to users.
-    pub explanation: &'static str,
-    /// The source of the rule.
-    pub paper: &'static str,
+    /// The description of the rule, which begins as [`RuleInfo::own`].
+    pub info: RuleInfo,
     /// The function that gives r; values are bounded to \[0, 1\], and NaN counts as 1.
     pub defer: Deferral,
 }
 
-struct Registered {
-    info: RuleInfo,
-    defer: Deferral,
+impl RuleInfo {
+    /// Description of a rule of a program's own without a parameter.
+    pub fn own(name: &'static str) -> Self {
+        Self {
+            name,
+            symbol: None,
+            default: 0.0,
+            range: Range::Any,
+            explanation: "A rule of one's own.",
+            paper: "one's own",
+            lossy: true,
+            need: Need::Nothing,
+            has_bonus: false,
+            has_ratio: true,
+            judge: |_, _| Decision::Replace,
+        }
+    }
 }
 
-static OWN: OnceLock<Vec<Registered>> = OnceLock::new();
+static OWN: OnceLock<Vec<OwnRule>> = OnceLock::new();
 
 /// Error of rules of a program's own.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -79,27 +83,12 @@ pub(super) fn register(rules: Vec<OwnRule>, is_built_in: impl Fn(&str) -> bool) 
     if rules.len() > MOST_OWN_RULES {
         return Err(OwnRuleError::TooMany { found: rules.len() });
     }
-    let mut registered: Vec<Registered> = Vec::new();
-    for OwnRule { name, symbol, default, range, explanation, paper, defer } in rules {
-        if is_built_in(name) || registered.iter().any(|own| own.info.name == name) {
-            return Err(OwnRuleError::Taken { name: name.to_owned() });
+    for (index, OwnRule { info, .. }) in rules.iter().enumerate() {
+        if is_built_in(info.name) || rules[..index].iter().any(|other| other.info.name == info.name) {
+            return Err(OwnRuleError::Taken { name: info.name.to_owned() });
         }
-        let info = RuleInfo {
-            name,
-            symbol,
-            default,
-            range,
-            explanation,
-            paper,
-            lossy: true,
-            need: Need::Nothing,
-            has_bonus: false,
-            has_ratio: true,
-            judge: |_, _| Decision::Replace,
-        };
-        registered.push(Registered { info, defer });
     }
-    OWN.set(registered).map_err(|_| OwnRuleError::Registered)
+    OWN.set(rules).map_err(|_| OwnRuleError::Registered)
 }
 
 /// Own rules, in the order of their numbers.
@@ -108,7 +97,7 @@ pub(super) fn all() -> impl Iterator<Item = (u8, &'static RuleInfo)> {
 }
 
 /// The own rule of this number.
-fn find(number: u8) -> Option<&'static Registered> {
+fn find(number: u8) -> Option<&'static OwnRule> {
     OWN.get()?.get(usize::from(number.checked_sub(FIRST)?))
 }
 
