@@ -1,4 +1,4 @@
-//! Bar charts as SVG, with a value above each bar that has room for it, and standard errors where there are any.
+//! Bar charts as SVG, with values above bars that are wide enough, and standard errors where there are any.
 
 use plotters::{
     prelude::{ChartBuilder, Color, EmptyElement, ErrorBar, RGBColor, Rectangle, Text},
@@ -61,6 +61,7 @@ impl Chart {
         mesh.bold_line_style(GREY.mix(0.25)).light_line_style(GREY.mix(0.0)).draw()?;
         let bar = 0.86 / self.series.len().max(1) as f64;
         let width = f64::from(WIDTH - BESIDE) / count.max(1) as f64 * bar;
+        let has_labels = values().all(|&value| f64::from(LETTER) * label(value).len() as f64 <= width);
         let letters = (((WIDTH - BESIDE) as i32 / LETTER) as usize / count.max(1)).max(4);
         for (index, (name, values)) in self.groups.iter().enumerate() {
             let start = index as f64 + 0.07;
@@ -75,13 +76,12 @@ impl Chart {
                     let ends = (value - error, value + error);
                     chart.draw_series([ErrorBar::new_vertical(middle, ends.0, value, ends.1, DARK.filled(), 5)])?;
                 }
-                let label = plot::number(&if value < 10.0 { (100.0 * value).round() / 100.0 } else { value.round() });
-                if width < f64::from(LETTER) * label.len() as f64 {
+                if !has_labels {
                     continue;
                 }
                 let above = style(SMALL - 1).pos(Pos::new(HPos::Center, VPos::Bottom));
-                let label = EmptyElement::at((middle, value + error)) + Text::new(label, (0, -2), above);
-                chart.draw_series([label])?;
+                let text = EmptyElement::at((middle, value + error)) + Text::new(label(value), (0, -2), above);
+                chart.draw_series([text])?;
             }
             let below = style(SMALL).pos(Pos::new(HPos::Center, VPos::Top));
             for (line, text) in wrapped(name, letters).into_iter().enumerate() {
@@ -92,6 +92,11 @@ impl Chart {
         }
         Ok(())
     }
+}
+
+/// A value as it stands above a bar.
+fn label(value: f64) -> String {
+    plot::number(&if value < 10.0 { (100.0 * value).round() / 100.0 } else { value.round() })
 }
 
 /// Lines of at most `letters` letters, broken at spaces; the last one ends with … if there is more.
