@@ -34,6 +34,14 @@ async function send(demo: Demo): Promise<void> {
   await demo.page.getByRole('button', { name: 'Send' }).click();
 }
 
+/** Cuts the connection in the middle of the answer, however fast that is written. */
+async function sendAndCut(demo: Demo, proxy: Proxy, downMs: number): Promise<void> {
+  proxy.cutAfter('/session', 250, downMs);
+  await send(demo);
+  await expect.poll(() => proxy.isDown, { intervals: [20] }).toBe(true);
+  await expect(answer(demo)).toHaveText(/\S+ \S+ \S+/);
+}
+
 async function idle(demo: Demo, timeout = 60_000): Promise<void> {
   await expect(demo.page.locator('#chat')).toHaveAttribute('data-phase', 'idle', { timeout });
 }
@@ -55,9 +63,9 @@ test('an answer that is cut by a reload without the server goes on in grey, and 
   demo,
 }) => {
   await using server = await Server.start(slow);
-  const whole = await wholeAnswer(demo, server);
-  await send(demo);
-  await expect(answer(demo)).toHaveText(/\S+ \S+ \S+/);
+  using proxy = await Proxy.before(server.url);
+  const whole = await wholeAnswer(demo, proxy);
+  await sendAndCut(demo, proxy, Infinity);
   await server.kill();
   await demo.page.reload();
   await expect(guess(demo)).toHaveText(/\S/, { timeout: 30_000 });
@@ -75,6 +83,7 @@ test('an answer that is cut by a reload without the server goes on in grey, and 
   await demo.page.reload();
   await expect(guess(demo)).toHaveText(/\S/, { timeout: 30_000 });
   await server.startAgain(slow);
+  proxy.restore();
   await expect(demo.main).toHaveAttribute('data-connection', 'resumed', { timeout: 30_000 });
   await idle(demo);
   await expect(guess(demo)).toHaveCount(0);
@@ -102,9 +111,7 @@ for (const seconds of [1, 10, 60]) {
     await using server = await Server.start(slow);
     using proxy = await Proxy.before(server.url);
     const whole = await wholeAnswer(demo, proxy);
-    await send(demo);
-    await expect(answer(demo)).toHaveText(/\S+ \S+ \S+/);
-    proxy.cutFor(1000 * seconds);
+    await sendAndCut(demo, proxy, 1000 * seconds);
     await demo.page.reload();
     await expect(demo.main).toHaveAttribute('data-state', /generating|finished/, { timeout: 30_000 });
     await idle(demo, 100_000);

@@ -31,7 +31,7 @@ export class Proxy {
   received = new Map();
   /** What has been asked for. */
   requests = [];
-  /** Bytes that each path has still before it is cut. */
+  /** The bytes that each path has still before it is cut, and the time without connections after that. */
   #cuts = new Map();
   #open = new Set();
   #downUntil = 0;
@@ -44,7 +44,7 @@ export class Proxy {
     const up = new Wire(bitsPerSecond);
     const down = new Wire(bitsPerSecond);
     proxy.#server = createServer((near) => {
-      if (performance.now() < proxy.#downUntil) return near.resetAndDestroy();
+      if (proxy.isDown) return near.resetAndDestroy();
       const far = connect(Number(port), hostname);
       for (const socket of [near, far]) {
         socket.setNoDelay(true);
@@ -60,9 +60,19 @@ export class Proxy {
     return proxy;
   }
 
-  /** Cuts the next answer for `path` once so many bytes of it have come. */
-  cutAfter(path, bytes) {
-    this.#cuts.set(path, bytes);
+  /** Cuts the next answer for `path` once so many bytes of it have come, and for `downMs` each new connection. */
+  cutAfter(path, bytes, downMs = 0) {
+    this.#cuts.set(path, { left: bytes, downMs });
+  }
+
+  /** True while new connections are cut. */
+  get isDown() {
+    return performance.now() < this.#downUntil;
+  }
+
+  /** Takes new connections again. */
+  restore() {
+    this.#downUntil = 0;
   }
 
   /** The sum of what has been received for paths that fit. */
@@ -73,12 +83,6 @@ export class Proxy {
   /** Ends all connections as a lost network would, without a goodbye. */
   cut() {
     for (const socket of this.#open) socket.resetAndDestroy();
-  }
-
-  /** Ends all connections, and for so long each new one. */
-  cutFor(ms) {
-    this.#downUntil = performance.now() + ms;
-    this.cut();
   }
 
   /** Swallows all further bytes of the connections of now, and closes none of them. */
@@ -128,14 +132,15 @@ export class Proxy {
     if (to.destroyed) return;
     if (!client) return void to.write(bytes);
     const path = client.path ?? '';
-    const left = this.#cuts.get(path) ?? Infinity;
+    const { left, downMs } = this.#cuts.get(path) ?? { left: Infinity, downMs: 0 };
     const part = bytes.subarray(0, left);
     this.received.set(path, (this.received.get(path) ?? 0) + part.length);
     if (left === Infinity) return void to.write(bytes);
-    this.#cuts.set(path, left - part.length);
+    this.#cuts.set(path, { left: left - part.length, downMs });
     if (left > bytes.length) return void to.write(part);
     // No reset: that would take what has arrived and is not yet read.
     this.#cuts.delete(path);
+    this.#downUntil = Math.max(this.#downUntil, performance.now() + downMs);
     to.write(part, () => to.destroy());
   }
 }
