@@ -62,7 +62,9 @@ test('it refuses what the API refuses, with the same status, parameter and code'
   }
 });
 
-test('it writes what the API writes: a message that goes on, and a response', async ({ page }, info) => {
+test('it writes what the API writes: a message that goes on, a response, the scores of a prompt', async ({
+  page,
+}, info) => {
   await using server = await Server.start([], await buildRecipes([bare], info.outputPath('pages')));
   await page.goto(`${server.url}/bare.html`);
   await expect(page.locator('#ready')).toHaveText('ready');
@@ -89,4 +91,19 @@ test('it writes what the API writes: a message that goes on, and a response', as
     expect(written[0], path).toBeTruthy();
     expect(written[0], path).toEqual(written[1]);
   }
+  const scores = await page.evaluate(async () => {
+    const body = JSON.stringify({ prompt: 'Once upon a time', echo: true, logprobs: 2, max_tokens: 0 });
+    const init = { method: 'POST', body };
+    const asked = [
+      window.outrider.fetch('https://outrider.invalid/v1/completions', init),
+      fetch('/v1/completions', init),
+    ];
+    const read = async (answer: Promise<Response>) => {
+      const { choices } = (await (await answer).json()) as { choices: { text: string; logprobs: unknown }[] };
+      return choices;
+    };
+    return Promise.all(asked.map(read));
+  });
+  expect(scores[0]).toMatchObject([{ text: 'Once upon a time', logprobs: { token_logprobs: { 0: null } } }]);
+  expect(scores[0]).toEqual(scores[1]);
 });

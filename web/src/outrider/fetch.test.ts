@@ -111,6 +111,25 @@ test('openai: an answer, a text and the models', async () => {
   expect(await openai.models.retrieve('outrider')).toMatchObject({ id: 'outrider', object: 'model' });
 });
 
+test('openai: the scores of a prompt are asked of the server, with its token and model', async () => {
+  const scores = { tokens: ['Once', ' upon'], token_logprobs: [null, -1.5] };
+  const asked = vi.fn(() =>
+    Promise.resolve(Response.json({ choices: [{ index: 0, text: 'Once upon', logprobs: scores }] })),
+  );
+  const scoring = await Outrider.load({ wait: 'draft', token: 'secret', model: 'large' });
+  vi.stubGlobal('fetch', asked);
+  const client = new OpenAI({ apiKey: 'unused', baseURL, fetch: scoring.fetch, maxRetries: 0 });
+  const body = { model: 'any', prompt: 'Once upon', echo: true, logprobs: 0, max_tokens: 0 };
+  expect((await client.completions.create(body)).choices[0]?.logprobs).toEqual(scores);
+  const [[url, init]] = asked.mock.calls as unknown as [[URL, RequestInit & { body: string }]];
+  expect(url.href).toBe('https://example.org/v1/completions');
+  expect(init.headers).toMatchObject({ Authorization: 'Bearer secret' });
+  expect(JSON.parse(init.body)).toEqual({ ...body, model: 'large' });
+  expect(WritingWorker.requests).toEqual([]);
+  asked.mockRejectedValue(new TypeError('Failed to fetch'));
+  await expect(client.completions.create(body)).rejects.toMatchObject({ status: 503, code: 'connection-failed' });
+});
+
 test('openai: a stream has its text in chunks, and usage if it is wanted', async () => {
   const stream = await openai.chat.completions.create({
     ...{ ...chat, stream: true, stream_options: { include_usage: true } },

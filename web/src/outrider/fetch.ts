@@ -1,5 +1,5 @@
 // OpenAI's HTTP API as a `fetch` function whose answers this page drafts. Nothing of a request reaches the network but
-// the session with the server.
+// the session with the server; a request for the scores of its prompt, which needs no draft, is the server's own.
 
 import { ApiError } from './api-error.js';
 import { chatNames, completionNames } from './completions.js';
@@ -54,8 +54,11 @@ const codes: Readonly<Record<string, string>> = {
   ...{ 'prompt-too-long': 'context_length_exceeded', 'server-full': 'server_full', 'shutting-down': 'shutting_down' },
 };
 
+/** Sends a request to an endpoint of the server's own API. */
+export type AskServer = (path: string, params: Params, signal: AbortSignal) => Promise<Response>;
+
 /** Makes the `fetch` function of an instance. */
-export function fetchFrom(api: Api): typeof fetch {
+export function fetchFrom(api: Api, ask: AskServer): typeof fetch {
   const chat: Endpoint = {
     create: (params, signal) => api.chat.completions.create(params as never, { signal }),
     ...{ known: chatNames, prompt: 'messages' },
@@ -82,6 +85,7 @@ export function fetchFrom(api: Api): typeof fetch {
     const errorOf = (error: unknown): ApiError => apiErrorOf(error, endpoint);
     try {
       const params = await paramsOf(request);
+      if (path === '/completions' && params['echo'] === true) return await ask(`v1${path}`, params, stop.signal);
       if (path === '/responses') {
         const chunks = (await begun(chunksOf(asChat(params), create))) as AsyncIterable<ChatCompletionChunk>;
         if (params['stream'] !== true) return json((await responseOf(chunks)) as object);

@@ -17,7 +17,7 @@ import type { ConversationOptions, GenerateOptions } from './options.js';
 import { idsQuestion, Questions } from './questions.js';
 import { addRound, goesOn, isOpen, isServersText, join, RunningGenerations, stopWith, totals } from './running.js';
 import type { Running } from './running.js';
-import { ServerAlone } from './server-alone.js';
+import { askerOf, ServerAlone } from './server-alone.js';
 import { deleteFile, forgetFiles, listFiles } from './store.js';
 import type { KeptModel } from './store.js';
 import { policies } from './tables.js';
@@ -73,7 +73,6 @@ export class Outrider {
   #joining: Promise<void> | null = null;
   /** Why the draft model cannot join, where the server is not to write alone. */
   #refusal: unknown = null;
-  /** Unfinished generations. */
   readonly #running = new RunningGenerations();
   readonly #questions = new Questions();
   #onCacheFull: (reason: OutriderError) => void;
@@ -91,20 +90,21 @@ export class Outrider {
   readonly context: LocalContext = new LocalContext((message) => this.#post(message));
   /**
    * OpenAI's HTTP API as a `fetch` function for clients that take one. This page drafts the answers of
-   * `/v1/chat/completions`, `/v1/responses` and `/v1/completions`, also side by side, and of `/v1/models`.
+   * `/v1/chat/completions`, `/v1/responses`, `/v1/completions` and `/v1/models`; with `echo` the server answers.
    *
    * ```ts
    * const baseURL = 'https://outrider.invalid/v1';
    * new OpenAI({ apiKey: 'unused', dangerouslyAllowBrowser: true, baseURL, fetch: outrider.fetch });
    * ```
    */
-  readonly fetch: typeof globalThis.fetch = fetchFrom(this);
+  readonly fetch: typeof globalThis.fetch;
 
   private constructor(options: LoadOptions) {
     this.#start = loadMessageOf(options);
     this.#workerUrl = options.workerUrl;
     this.#terms = termsOf(options);
     this.#token = options.token;
+    this.fetch = fetchFrom(this, askerOf(options));
     this.#onConnection = options.onConnection ?? (() => {});
     this.#onCacheFull = options.onCacheFull ?? (() => {});
     this.#onEngine = options.onEngine ?? (() => {});

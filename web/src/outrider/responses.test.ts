@@ -36,7 +36,7 @@ function client(written: Written, finish: Summary['finish'] = 'eos', error?: Out
   const ready: Promise<'draft'> = Promise.resolve('draft');
   const writer = { generate, ranges: generationRanges, ready };
   const chat = { completions: new ChatCompletions(writer, async (_prompt, _options, end) => end ?? '') };
-  const fetch = vi.fn(fetchFrom({ chat, completions: new Completions(writer) }));
+  const fetch = vi.fn(fetchFrom({ chat, completions: new Completions(writer) }, vi.fn()));
   const baseURL = 'https://outrider.invalid/v1';
   return { asked, fetch, openai: new OpenAI({ apiKey: 'unused', baseURL, fetch, maxRetries: 0 }) };
 }

@@ -11,6 +11,7 @@ import { AWAY_MS } from './kept-answers.js';
 import { headersOf, ofModel, serverOf } from './load-options.js';
 import type { LoadOptions } from './load-options.js';
 import { ReasoningTags } from './reasoning.js';
+import type { AskServer } from './fetch.js';
 import { fetchWith } from './requests.js';
 import { tokenOf } from './token.js';
 import { within } from './within.js';
@@ -45,6 +46,31 @@ interface Info {
 
 /** Errors of a page on which no draft model can run. */
 const cannotDraft = ['wasm-failed', 'out-of-memory', 'worker-crashed'];
+
+/** Makes a `fetch` with the token and the headers that the server asks for. */
+export function serverFetch(options: LoadOptions): typeof fetch {
+  const { token } = options;
+  const headers = headersOf(options);
+  return async (...asked) => {
+    const authorization = token === undefined ? {} : { Authorization: `Bearer ${await tokenOf(token)}` };
+    return fetchWith({ ...authorization, ...headers })(...asked);
+  };
+}
+
+/** Makes the function that sends a request to the server's API; a page that names a model asks that one. */
+export function askerOf(options: LoadOptions): AskServer {
+  const request = serverFetch(options);
+  return (path, { model: _, ...params }, signal) => {
+    const body = JSON.stringify(options.model === undefined ? params : { ...params, model: options.model });
+    const headers = { 'Content-Type': 'application/json' };
+    return request(new URL(path, serverOf(options)), { method: 'POST', body, headers, signal }).catch(
+      (error: unknown) => {
+        signal.throwIfAborted();
+        throw new OutriderError('connection-failed', 'the server does not answer', { cause: error });
+      },
+    );
+  };
+}
 
 /** A server without a draft model beside it. The text of a seed is the one that `mode: 'cloud-only'` has. */
 export class ServerAlone {
@@ -86,13 +112,9 @@ export class ServerAlone {
 
   /** Reads the server's limits. @throws {@link OutriderError} */
   static async connect(options: LoadOptions): Promise<ServerAlone> {
-    const { token, signal } = options;
-    const [info, headers] = [ofModel(options, 'v1/info'), headersOf(options)];
-    const request: typeof fetch = async (...asked) => {
-      const authorization = token === undefined ? {} : { Authorization: `Bearer ${await tokenOf(token)}` };
-      return fetchWith({ ...authorization, ...headers })(...asked);
-    };
-    const response = await answered(request(info, signal ? { signal } : {}));
+    const { signal } = options;
+    const request = serverFetch(options);
+    const response = await answered(request(ofModel(options, 'v1/info'), signal ? { signal } : {}));
     const { vocabSize, limits } = (await response.json()) as Info;
     return new ServerAlone(options, request, { ...limits, vocabSize });
   }
