@@ -27,7 +27,10 @@ use serde_json::json;
 use crate::{passes::Failure, report};
 
 const ROUND_TRIPS_MS: [u64; 5] = [2, 50, 100, 200, 400];
-const TEXTS: usize = 24;
+const PROMPTS: usize = 24;
+/// Texts of each prompt in a row; rows have seeds of their own, so that they are as many samples of the calibration.
+const SEEDS: u64 = 4;
+const TEXTS: usize = PROMPTS * SEEDS as usize;
 const TOKENS: u32 = 96;
 /// Least chances of visible guesses; the first is the package's default of `guessesFrom`.
 const GUESSES_FROM: [f64; 2] = [0.5, 0.8];
@@ -39,15 +42,16 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     let paths = PairPaths::default();
     let tokenizer = paths.tokenizer()?;
     let (draft, target) = (paths.draft_with(&tokenizer)?, paths.target_with(&tokenizer)?);
-    let prompts = outrider_cloud::both_ends::open(&paths)?.prompts(TEXTS)?;
+    let prompts = outrider_cloud::both_ends::open(&paths)?.prompts(PROMPTS)?;
     let runtime = tokio::runtime::Runtime::new()?;
     let info = target_info(&target, &tokenizer, MAX_DRAFT_TOKENS)?;
     let engine = Engine::start(target, 1)?;
     let mut totals = Vec::new();
-    for (trip, from) in ROUND_TRIPS_MS.into_iter().flat_map(|trip| GUESSES_FROM.map(|from| (trip, from))) {
+    let rows = ROUND_TRIPS_MS.into_iter().flat_map(|trip| GUESSES_FROM.map(|from| (trip, from)));
+    for ((trip, from), first_seed) in rows.zip((1..).step_by(TEXTS)) {
         let session = async {
             let transport = over_link(&engine, &info, trip).await;
-            texts(&draft, &tokenizer, transport, (&prompts, from)).await
+            texts(&draft, &tokenizer, transport, (&prompts, first_seed, from)).await
         };
         totals.push((trip, from, runtime.block_on(session)?));
     }
@@ -103,11 +107,11 @@ async fn texts(
     draft: &Model,
     tokenizer: &Tokenizer,
     transport: Transport,
-    (prompts, from): (&[Vec<u32>], f64),
+    (prompts, first_seed, from): (&[Vec<u32>], u64, f64),
 ) -> Result<Total, Failure> {
     let mut edge = NativeEdge::greet(draft, draft_info(draft, tokenizer)?, transport).await?;
     let mut total = Total::default();
-    for (seed, prompt) in (1..).zip(prompts) {
+    for (seed, prompt) in (first_seed..).zip(prompts.iter().cycle().take(TEXTS)) {
         let mode = Mode::Ahead(Ahead::default());
         let settings = Settings { mode, sampling: DEFAULT_SAMPLING, seed, max_new_tokens: TOKENS };
         let mut view = View::new(from);

@@ -7,7 +7,7 @@ use outrider_codec::frame::{ErrorCode, Frame};
 use outrider_speculation::{
     judge::Judgement,
     session::cloud::{
-        Admission, CloudOutput, CloudSession, MAX_PATIENCE, OwnDrafts, Shaping, ShapingOptions, TargetInfo,
+        Admission, CloudOutput, CloudSession, MAX_PATIENCE, OwnDraft, OwnDrafts, Shaping, ShapingOptions, TargetInfo,
     },
 };
 use tokio::{sync::watch, time};
@@ -74,13 +74,13 @@ enum Done {
     /// A pass of the target.
     Judged(Result<Judgement, TargetError>),
     /// Drafts of the server's own, by a model that can be asked again unless it failed.
-    Drafted(Option<Drafter>, Vec<u32>),
+    Drafted(Option<Drafter>, Vec<OwnDraft>),
     /// A change of logits, or the reason why there is none.
     Shaped(Result<Arc<dyn Shaping>, String>),
 }
 
 /// Drafts with the server's own draft model. Returns the model unless it failed or has no free slot.
-async fn draft(drafter: Option<Drafter>, slot: &TargetSlot, wanted: OwnDrafts) -> (Option<Drafter>, Vec<u32>) {
+async fn draft(drafter: Option<Drafter>, slot: &TargetSlot, wanted: OwnDrafts) -> (Option<Drafter>, Vec<OwnDraft>) {
     let Some(mut drafter) = drafter.or_else(|| slot.drafter()) else { return (None, Vec::new()) };
     match drafter.draft(&wanted).await {
         Ok(ids) => (Some(drafter), ids),

@@ -1,27 +1,41 @@
 //! The chance that a guess of the draft model is the target's token.
 //!
 //! The draft model's own probability q of its guess is no such chance: under the shared noise both models often choose
-//! the same unlikely token. So the chance is a logistic regression, `1 / (1 + exp(-(a + b·√q + c·q)))`, whose weights
-//! are estimated as the text is written, by the extended Kalman filter: a Gaussian belief, an update with each compared
-//! guess, and a little doubt added each time, so that recent text weighs more. A session compares a hundred guesses in
-//! a few texts; three weights are known by then, where a share for each of a dozen bins of q is not.
+//! the same unlikely token. The best sign is the [margin](Clarity::margin) of the choice: where the next best token
+//! came close, a target that differs a little chooses that one. So the chance is a logistic regression,
+//! `1 / (1 + exp(-(a + b·√margin + c·√q)))`, whose weights are estimated as the text is written, by the extended Kalman
+//! filter: a Gaussian belief, an update with each compared guess, and a little doubt added each time, so that recent
+//! text weighs more. A session compares a hundred guesses in a few texts; three weights are known by then, where a
+//! share for each of a dozen bins is not.
+//!
 //! The chance that several guesses in a row hold is the product of theirs, because each is compared only where those
 //! before it were right.
+
+/// Facts about a guess that are known when it is made.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Clarity {
+    /// Logarithm of the quotient by which the choice was ahead of the next best token, at least 0; infinite if no other
+    /// token can follow.
+    pub margin: f64,
+    /// The draft model's own probability of the guess, before S(·).
+    pub probability: f64,
+}
 
 const INPUTS: usize = 3;
 type Vector = [f64; INPUTS];
 
-/// Weights expected before anything was compared. With the built-in pair at T = 0.7 guesses of q = 0.01, 0.08, 0.23,
-/// 0.38 and 0.67 are right at a rate of 0.55, 0.63, 0.71, 0.79 and 1.
-const PRIOR: Vector = [0.0, 3.0, 0.0];
+/// Weights expected before anything was compared: between those of the built-in pair at T = 0.7 and at T = 1.
+const PRIOR: Vector = [-1.7, 2.5, 1.0];
 /// Variances of the weights before anything was compared.
 const DOUBT: Vector = [1.0, 4.0, 4.0];
 /// Variance that each compared guess adds to each weight. In the long run the last 500 guesses count.
 const DRIFT: f64 = 2e-5;
-/// Probability that stands for one that is not known.
-const UNKNOWN: f64 = 0.02;
+/// Stands for what is not known: a guess as clear as the usual one.
+const UNKNOWN: Clarity = Clarity { margin: 0.95, probability: 0.1 };
+/// The largest margin that makes a difference.
+const CLEAR: f64 = 12.0;
 
-/// Logistic regression of right guesses on the root of the draft model's probability of them.
+/// Logistic regression of right guesses on their clarity.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Calibration {
     weights: Vector,
@@ -35,10 +49,9 @@ impl Default for Calibration {
 }
 
 impl Calibration {
-    /// Records a guess to which the draft model gave the probability `q`, if that is known, and whether the target
-    /// wrote the same token.
-    pub fn observe(&mut self, q: Option<f64>, is_right: bool) {
-        let (x, chance) = (inputs(q), self.chance(q));
+    /// Records a guess, with its clarity if that is known, and whether the target wrote the same token.
+    pub fn observe(&mut self, clarity: Option<Clarity>, is_right: bool) {
+        let (x, chance) = (inputs(clarity), self.chance(clarity));
         let px = self.covariance.map(|row| dot(row, x));
         let slope = chance * (1.0 - chance);
         let scale = 1.0 / (1.0 + slope * dot(px, x));
@@ -51,16 +64,17 @@ impl Calibration {
         }
     }
 
-    /// Chance that a guess of probability `q` is the target's token, if all guesses before it are.
-    pub fn chance(&self, q: Option<f64>) -> f64 {
-        1.0 / (1.0 + (-dot(self.weights, inputs(q))).exp())
+    /// Chance that a guess is the target's token, if all guesses before it are.
+    pub fn chance(&self, clarity: Option<Clarity>) -> f64 {
+        1.0 / (1.0 + (-dot(self.weights, inputs(clarity))).exp())
     }
 }
 
-/// Inputs of the regression; what is no probability counts as 1.
-fn inputs(q: Option<f64>) -> Vector {
-    let q = q.map_or(UNKNOWN, |q| if q.is_nan() { 1.0 } else { q.clamp(0.0, 1.0) });
-    [1.0, q.sqrt(), q]
+/// Inputs of the regression; what is no number counts as clear.
+fn inputs(clarity: Option<Clarity>) -> Vector {
+    let Clarity { margin, probability } = clarity.unwrap_or(UNKNOWN);
+    let within = |value: f64, most: f64| if value.is_nan() { most } else { value.clamp(0.0, most) };
+    [1.0, within(margin, CLEAR).sqrt(), within(probability, 1.0).sqrt()]
 }
 
 fn dot(a: Vector, b: Vector) -> f64 {
@@ -72,12 +86,28 @@ mod tests {
     use super::*;
     use crate::tests::Randomness;
 
+    fn clarity(margin: f64, probability: f64) -> Option<Clarity> {
+        Some(Clarity { margin, probability })
+    }
+
     #[test]
-    fn what_is_no_probability_counts_as_one() {
+    fn what_is_out_of_range_counts_as_its_end() {
+        let chance = |margin, probability| Calibration::default().chance(clarity(margin, probability));
+        assert_eq!(chance(f64::NAN, f64::NAN), chance(CLEAR, 1.0));
+        assert_eq!(chance(f64::INFINITY, 7.0), chance(CLEAR, 1.0));
+        assert_eq!(chance(-7.0, -7.0), chance(0.0, 0.0));
+    }
+
+    /// Guesses of the built-in draft at T = 0.7: shares of right ones by margin.
+    #[test]
+    fn it_begins_with_what_a_usual_draft_has() {
         let calibration = Calibration::default();
-        assert_eq!(calibration.chance(Some(f64::NAN)), calibration.chance(Some(1.0)));
-        assert_eq!(calibration.chance(Some(7.0)), calibration.chance(Some(1.0)));
-        assert_eq!(calibration.chance(Some(-7.0)), calibration.chance(Some(0.0)));
+        for (margin, probability, right) in [(0.07, 0.09, 0.33), (0.4, 0.1, 0.53), (1.1, 0.14, 0.75), (3.0, 0.23, 0.95)]
+        {
+            let chance = calibration.chance(clarity(margin, probability));
+            assert!((chance - right).abs() < 0.1, "{chance} where {right} are right");
+        }
+        assert!((calibration.chance(None) - 0.7).abs() < 0.06, "{}", calibration.chance(None));
     }
 
     /// A hundred guesses of a draft that is right at a rate of 0.25 + 0.7 q are enough to know it within 0.1.
@@ -89,41 +119,46 @@ mod tests {
             let mut calibration = Calibration::default();
             for _ in 0..100 {
                 let q = random.unit();
-                calibration.observe(Some(q), random.unit() < 0.25 + 0.7 * q);
+                calibration.observe(clarity(1.0, q), random.unit() < 0.25 + 0.7 * q);
             }
             for q in [0.1, 0.3, 0.5, 0.7, 0.9] {
-                off += (calibration.chance(Some(q)) - 0.25 - 0.7 * q).abs() / 250.0;
+                off += (calibration.chance(clarity(1.0, q)) - 0.25 - 0.7 * q).abs() / 250.0;
             }
         }
         assert!(off < 0.1, "{off}");
     }
 
-    /// A draft model that is right with the probability (q + q²) / 2 is believed that, not q. Predicted and measured
-    /// shares agree within 0.06 in every bin; the draft's own q does not pass the same test.
+    /// Under the shared noise a token wins by the margin of an exponential race, and holds where the target disturbs the
+    /// logits by less. Predicted and measured shares agree within 0.05 in every bin; a calibration that sees the
+    /// draft's probability alone cannot tell these guesses apart.
     #[test]
     fn chances_become_the_measured_shares() {
         let mut random = Randomness::edge(3);
-        let mut calibration = Calibration::default();
+        let (mut calibration, mut blind) = (Calibration::default(), Calibration::default());
         let mut draw = || {
-            let q = random.unit();
-            (q, random.unit() < f64::midpoint(q, q * q))
+            let margin = -2.0 * (1.0 - random.unit()).ln();
+            // A logistic disturbance.
+            let u = random.unit();
+            (margin, (u / (1.0 - u)).ln() < 2.0 * margin - 0.5)
         };
-        for _ in 0..20_000 {
-            let (q, is_right) = draw();
-            calibration.observe(Some(q), is_right);
-        }
         let mut of_bins = [[0.0; 4]; 10];
-        for _ in 0..20_000 {
-            let (q, is_right) = draw();
-            let bin = &mut of_bins[(q * 10.0) as usize];
-            for (sum, value) in bin.iter_mut().zip([1.0, f64::from(is_right), calibration.chance(Some(q)), q]) {
-                *sum += value;
+        for count in 0..40_000 {
+            let (margin, is_right) = draw();
+            let (seen, unseen) = (clarity(margin, 0.2), clarity(UNKNOWN.margin, 0.2));
+            if count >= 20_000 {
+                let bin = &mut of_bins[((margin * 2.0) as usize).min(9)];
+                let chances = [calibration.chance(seen), blind.chance(unseen)];
+                for (sum, value) in bin.iter_mut().zip([1.0, f64::from(is_right), chances[0], chances[1]]) {
+                    *sum += value;
+                }
             }
+            calibration.observe(seen, is_right);
+            blind.observe(unseen, is_right);
         }
         let off =
             |which: usize| of_bins.map(|bin| ((bin[which] - bin[1]) / bin[0]).abs()).into_iter().fold(0.0, f64::max);
-        assert!(off(2) < 0.06, "calibrated: {}", off(2));
-        assert!(off(3) > 0.06, "the planted error, the draft's own probability, is caught");
+        assert!(off(2) < 0.05, "calibrated: {}", off(2));
+        assert!(off(3) > 0.2, "the planted error, a calibration without the margin, is caught: {}", off(3));
     }
 
     #[test]

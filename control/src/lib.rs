@@ -11,7 +11,8 @@
 //! | [`round_length`] | closed forms of TK-SLT: the best number of drafts, and whether drafting pays |
 //! | [`ahead`] | the mode, group and patience of guesses that are sent ahead of a text that the target writes |
 //! | [`lookup_rates`] | the chance that a looked-up guess is right, by the length of its match |
-//! | [`calibration`] | the chance that a guess is right, by the draft model's probability of it |
+//! | [`calibration`] | the chance that a guess is right, by the clarity of its choice |
+//! | [`depth`] | where a server's own drafts end, by their clarity |
 //! | [`goodput`] | the number of drafts that are worth judging in a forward pass |
 //! | [`pass_times`] | the time of a forward pass by its number of rows |
 //! | [`engine_rates`] | prices of rows in an engine that sessions share |
@@ -28,6 +29,7 @@
 
 pub mod ahead;
 pub mod calibration;
+pub mod depth;
 pub mod engine_rates;
 pub mod gathering;
 pub mod goodput;

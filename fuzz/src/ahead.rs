@@ -10,11 +10,12 @@ use outrider_codec::{
     scheme::{Drafts, Scheme, SchemeParameters},
 };
 use outrider_speculation::{
+    control::calibration::Clarity,
     control::goodput::{Prices, RowCosts},
     control::plan::Schedule,
     sample::{SharedNoise, transform},
     session::{
-        cloud::{Admission, CloudOutput, CloudSession, OwnDrafts, Pass, TargetInfo},
+        cloud::{Admission, CloudOutput, CloudSession, OwnDraft, OwnDrafts, Pass, TargetInfo},
         edge::{Ahead, DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Mode, Settings},
     },
 };
@@ -299,7 +300,10 @@ impl Pair {
                     1 => right.take(count / 2).chain([self.models[0].vocab_size - 1]).collect(),
                     _ => vec![u32::MAX; count],
                 };
-                self.cloud.handle_drafts(ids);
+                let clarity =
+                    |id: u32| id.is_multiple_of(2).then(|| Clarity { margin: f64::from(id % 7), probability: 0.3 });
+                let drafts = ids.into_iter().map(|id| OwnDraft { id, clarity: clarity(id) }).collect();
+                self.cloud.handle_drafts(drafts);
                 true
             }
             _ => {

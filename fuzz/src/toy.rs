@@ -111,7 +111,7 @@ impl Cache {
             let read = forward.keep + forward.tokens.len();
             let noise = SharedNoise::new(choice.seed.unwrap_or_default());
             let first = noise.choose_from(read, &q);
-            chosen.push(Chosen { first, second: noise.second(read, &q, first) });
+            chosen.push(Chosen { first, second: noise.choose_two(read, &q).second });
             if chosen.len() == choice.most {
                 return chosen;
             }

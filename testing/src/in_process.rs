@@ -15,9 +15,9 @@ use outrider_speculation::{
         rounds::Estimates,
     },
     draft::Heads,
-    judge::{NextToken, Round},
+    judge::{Judgement, NextToken, Round},
     session::{
-        cloud::{Admission, CloudOutput, CloudSession, OwnDrafts, Pass, TargetInfo},
+        cloud::{Admission, CloudOutput, CloudSession, OwnDraft, OwnDrafts, Pass, TargetInfo},
         edge::{Committed, EdgeOutput, EdgeSession, EndReason, Event, Settings},
     },
 };
@@ -64,7 +64,7 @@ pub struct InProcess {
     /// Passes under way, with the times of their ends.
     drafted: Option<(Duration, Rows)>,
     judged: Option<(Duration, Pass)>,
-    own_drafted: Option<(Duration, Vec<u32>)>,
+    own_drafted: Option<(Duration, Vec<OwnDraft>)>,
     /// End of the hold of a pass.
     hold: Option<Duration>,
     /// Every frame that passed, as it was sent; `true`: by the edge. Kept while `keep_frames` is set.
@@ -344,17 +344,22 @@ impl InProcess {
 }
 
 /// Drafts of the server's own draft model.
-fn drafts(model: &mut CachedToy, wanted: &OwnDrafts) -> Vec<u32> {
+fn drafts(model: &mut CachedToy, wanted: &OwnDrafts) -> Vec<OwnDraft> {
     let mut text = wanted.text.clone();
-    for _ in 0..wanted.count {
+    let (mut drafts, mut clarities) = (Vec::new(), Vec::new());
+    while drafts.is_empty() || wanted.depth.goes_on(&clarities) {
         let forward = Forward::new(0, text.clone(), 1);
-        let round = Arc::new(Round::ahead(wanted.sampling, wanted.seed, text.len(), Vec::new()));
-        match model.judge(&Pass { forward, round, left: 1, shaping: None }).next {
-            NextToken::Token(token) => text.push(token),
-            other => panic!("{other:?}"),
-        }
+        let round = Arc::new(Round::guess(wanted.sampling, wanted.seed, text.len()));
+        let Judgement { next: NextToken::Token(id), clarity, .. } =
+            model.judge(&Pass { forward, round, left: 1, shaping: None })
+        else {
+            panic!("a guess is a token");
+        };
+        text.push(id);
+        drafts.push(OwnDraft { id, clarity });
+        clarities.push(clarity);
     }
-    text.split_off(wanted.text.len())
+    drafts
 }
 
 fn tampered(bytes: &[u8], tamper: Tamper) -> Vec<u8> {

@@ -115,7 +115,9 @@ fn the_servers_own_drafts_change_the_time_and_not_the_text() {
                 assert_eq!(run.tokens, expected.tokens, "{mode:?}, {helped:?}, T = {temperature}");
                 let speedup = expected.elapsed.as_secs_f64() / run.elapsed.as_secs_f64();
                 println!("T = {temperature}, {delay} ms, own {own} ms, {mode:?}: {speedup:.2}, {}", run.own_drafts);
-                assert!(speedup > if own == 2 { 1.1 } else { 0.97 }, "{speedup} with {mode:?} at {helped:?}");
+                // At T = 0 this text soon repeats itself, and its first guesses are mostly wrong.
+                let least = if temperature == 0.0 { 1.05 } else { 1.6 };
+                assert!(speedup > if own == 2 { least } else { 0.97 }, "{speedup} with {mode:?} at {helped:?}");
                 assert!(delay < 200 || run.own_drafts > 20, "it drafts where nobody can in time");
             }
         }

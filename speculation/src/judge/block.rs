@@ -91,7 +91,7 @@ pub(super) fn judge<'r>(round: &Round, drafts: &'r [DraftToken], rows: &[&'r [f3
         (None, Some(row)) => NextToken::Token(Distribution::new(row, &round.sampling)?.draw(&mut randomness)),
         (None, None) => NextToken::Nothing,
     };
-    Ok(Judgement { accepted, branch: 0, next, judged })
+    Ok(Judgement { accepted, next, judged, ..Judgement::default() })
 }
 
 #[cfg(test)]

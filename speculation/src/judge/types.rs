@@ -11,6 +11,7 @@ use outrider_codec::{
 };
 
 use crate::{
+    control::calibration::Clarity,
     judge::rules::{Rule, Statistic},
     sample::{End, Randomness, SharedNoise},
 };
@@ -64,6 +65,8 @@ pub struct Round {
     pub is_guessed: bool,
     /// True if the edge receives the distributions that the drafts were judged by.
     pub evidence: bool,
+    /// True to learn how clear the choice of the next token is, under the shared noise.
+    pub wants_clarity: bool,
     /// Length of the text before the round, which is the position of its first draft.
     pub position: usize,
     /// Random draws of the cloud, from the first of this round on.
@@ -94,6 +97,8 @@ pub struct Judgement {
     pub next: NextToken,
     /// The distributions by which the accepted drafts and the first rejected one were judged, if evidence is wanted.
     pub judged: Vec<Judged>,
+    /// Clarity of the choice of the next token, if the round wants it and the judge knows it.
+    pub clarity: Option<Clarity>,
 }
 
 /// The token after the accepted drafts, or what the edge is to draw it from.
@@ -172,6 +177,11 @@ impl Round {
         Self { scheme, drafts, is_guessed: true, ..Self::alone(sampling, seed, position) }
     }
 
+    /// A guess at the token after a text of `position` tokens, which the shared noise makes.
+    pub fn guess(sampling: SamplingParameters, seed: u64, position: usize) -> Self {
+        Self { wants_clarity: true, ..Self::ahead(sampling, seed, position, Vec::new()) }
+    }
+
     /// A token that the target writes alone, after a text of `position` tokens.
     pub fn alone(sampling: SamplingParameters, seed: u64, position: usize) -> Self {
         let mut randomness = Randomness::new(seed, End::Cloud);
@@ -187,6 +197,7 @@ impl Round {
             continued: false,
             is_guessed: false,
             evidence: false,
+            wants_clarity: false,
             position,
             randomness,
             noise: SharedNoise::new(seed),

@@ -51,7 +51,7 @@ pub fn judge(round: &Round, rows: &[&[f32]]) -> Result<Judgement, LogitsError> {
             let p = Distribution::new(rows[row], &round.sampling)?;
             Ok(round.noise.choose_from(round.position + guesses, &p))
         })?;
-        return Ok(Judgement { accepted, branch, next, judged: Vec::new() });
+        return Ok(Judgement { accepted, branch, next, ..Judgement::default() });
     }
     if let Drafts::Distributions(drafts) = &round.drafts
         && round.is_block()
@@ -79,21 +79,26 @@ pub fn judge(round: &Round, rows: &[&[f32]]) -> Result<Judgement, LogitsError> {
             }
         };
         if let Some(next) = rejected {
-            return Ok(Judgement { accepted, branch: 0, next, judged });
+            return Ok(Judgement { accepted, next, judged, ..Judgement::default() });
         }
     }
+    let mut clarity = None;
     let next = match rows.get(drafts) {
         None => NextToken::Nothing,
         Some(row) => {
             let p = Distribution::new(row, &round.sampling)?;
-            NextToken::Token(if round.is_coupled() {
-                round.noise.choose_from(round.position + drafts, &p)
-            } else {
+            NextToken::Token(if !round.is_coupled() {
                 p.draw(&mut randomness)
+            } else if round.wants_clarity {
+                let two = round.noise.choose_two(round.position + drafts, &p);
+                clarity = Some(two.clarity(&p));
+                two.first
+            } else {
+                round.noise.choose_from(round.position + drafts, &p)
             })
         }
     };
-    Ok(Judgement { accepted: drafts, branch: 0, next, judged })
+    Ok(Judgement { accepted: drafts, branch: 0, next, judged, clarity })
 }
 
 /// The token in place of a draft whose q̂ was sent, if the rule rejects it.

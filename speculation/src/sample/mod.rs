@@ -24,4 +24,4 @@ pub use distribution::{Distribution, transform};
 pub use error::LogitsError;
 pub(crate) use random::at;
 pub use random::{End, Randomness};
-pub use shared_noise::SharedNoise;
+pub use shared_noise::{SharedNoise, TopTwo};

@@ -12,6 +12,8 @@
 
 mod words;
 
+use crate::control::calibration::Clarity;
+
 use super::{
     distribution::{Distribution, Weighed},
     scan::PIECE,
@@ -57,27 +59,47 @@ impl SharedNoise {
     /// The same with the distribution `distribution`.
     pub fn choose_from(&self, position: usize, distribution: &Distribution<'_>) -> u32 {
         let mut race = Race::new(self.seed, position);
-        distribution.weigh(|weighed| match weighed {
-            Weighed::Piece { first, largest, weights } => race.run_piece(first, largest, weights),
-            Weighed::Few(tokens) => race.run_few(tokens),
-        });
+        race.run_all(distribution);
         race.best
+    }
+
+    /// The choice, the next best token, and how narrow it was. At temperature 0 these are the likeliest tokens.
+    pub fn choose_two(&self, position: usize, distribution: &Distribution<'_>) -> TopTwo {
+        if distribution.is_greedy() {
+            return TopTwo::likeliest(distribution);
+        }
+        let mut race = Race { keeps_next: true, ..Race::new(self.seed, position) };
+        race.run_all(distribution);
+        let (next, quotient) = race.next;
+        TopTwo { first: race.best, second: quotient.is_finite().then_some(next), margin: (quotient / race.least).ln() }
     }
 }
 
-impl SharedNoise {
-    /// The same if the token `first` had no probability, where that is the choice: the next best. At temperature 0,
-    /// which leaves no other token, the next likeliest. `None` if there is none.
-    pub fn second(&self, position: usize, distribution: &Distribution<'_>, first: u32) -> Option<u32> {
-        if distribution.is_greedy() {
-            return distribution.next_likeliest(first);
-        }
-        let mut race = Race { without: first, ..Race::new(self.seed, position) };
-        distribution.weigh(|weighed| match weighed {
-            Weighed::Piece { first, largest, weights } => race.run_piece(first, largest, weights),
-            Weighed::Few(tokens) => race.run_few(tokens),
-        });
-        race.least.is_finite().then_some(race.best)
+/// The best two tokens at a position, and how clearly the first is the best.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TopTwo {
+    /// Id of the choice, the best token.
+    pub first: u32,
+    /// Id of the next best; `None` if no other token can be chosen.
+    pub second: Option<u32>,
+    /// Logarithm of the quotient of the second by that of the first, at least 0; infinite without a second.
+    pub margin: f64,
+}
+
+impl TopTwo {
+    /// The clarity of the choice.
+    pub(crate) fn clarity(&self, distribution: &Distribution<'_>) -> Clarity {
+        let logit = distribution.logits()[self.first as usize];
+        let probability = distribution.unscaled().log_probability(logit).exp();
+        Clarity { margin: self.margin, probability }
+    }
+
+    /// The two likeliest tokens, with the logarithm of the quotient of their probabilities before S(·).
+    pub(crate) fn likeliest(distribution: &Distribution<'_>) -> Self {
+        let first = distribution.likeliest();
+        let second = distribution.second_likeliest(first);
+        let logit = |id: u32| f64::from(distribution.logits()[id as usize]);
+        Self { first, second, margin: second.map_or(f64::INFINITY, |second| logit(first) - logit(second)) }
     }
 }
 
@@ -86,28 +108,48 @@ struct Race {
     seed: u64,
     stream: u64,
     best: u32,
-    /// A token that is left out; none has the largest id there is.
-    without: u32,
     /// The least E_x/p(x) so far.
     least: f64,
+    /// The next best token so far and its E_x/p(x), if that is wanted.
+    next: (u32, f64),
+    keeps_next: bool,
 }
 
 impl Race {
     fn new(seed: u64, position: usize) -> Self {
-        Self { seed, stream: FIRST_STREAM + position as u64, best: 0, without: u32::MAX, least: f64::INFINITY }
+        Self {
+            seed,
+            stream: FIRST_STREAM + position as u64,
+            best: 0,
+            least: f64::INFINITY,
+            next: (0, f64::INFINITY),
+            keeps_next: false,
+        }
+    }
+
+    /// The quotient that a token has to undercut to be of interest.
+    fn bound(&self) -> f64 {
+        if self.keeps_next { self.next.1 } else { self.least }
+    }
+
+    fn run_all(&mut self, distribution: &Distribution<'_>) {
+        distribution.weigh(|weighed| match weighed {
+            Weighed::Piece { first, largest, weights } => self.run_piece(first, largest, weights),
+            Weighed::Few(tokens) => self.run_few(tokens),
+        });
     }
 
     /// The tokens from `first` on, which is a multiple of their number, and the `largest` of their weights.
     fn run_piece(&mut self, first: u32, largest: f64, weights: impl FnOnce() -> [f64; PIECE]) {
         // E is at least one unit: maybe no token of the piece can come in before the best so far.
-        if largest == 0.0 || self.least * largest < 0.5 {
+        if largest == 0.0 || self.bound() * largest < 0.5 {
             return;
         }
         let block = u64::from(first) / words::TOKENS as u64;
         let words = words::words(self.seed, self.stream, core::array::from_fn(|i| block + i as u64));
         // Nor if the noise of all is large; as in `run`, for the first 32 bits, with room for rounding.
         let at_least = u64::from(!words.highest()) << 8;
-        if at_least as f64 > 1.001 * self.least * largest {
+        if at_least as f64 > 1.001 * self.bound() * largest {
             return;
         }
         let (bits, weights) = (words.bits(), weights());
@@ -133,10 +175,13 @@ impl Race {
     fn run(&mut self, id: u32, weight: f64, u: u64) {
         // −ln u ≥ 1 − u: most tokens lose before their logarithm is taken.
         let at_least = (!u >> 24) as i64 as f64;
-        if at_least <= self.least * weight && weight > 0.0 {
+        if at_least <= self.bound() * weight && weight > 0.0 {
             let quotient = minus_log2(u) as f64 / weight;
-            if quotient < self.least && id != self.without {
+            if quotient < self.least {
+                self.next = (self.best, self.least);
                 (self.best, self.least) = (id, quotient);
+            } else if quotient < self.next.1 {
+                self.next = (id, quotient);
             }
         }
     }
@@ -233,6 +278,17 @@ mod tests {
             let expected = (0..row.len()).min_by(|&a, &b| quotients[a].total_cmp(&quotients[b])).unwrap() as u32;
             prop_assert_eq!(SharedNoise::new(seed).choose_from(position, &q), expected);
             prop_assert_eq!(SharedNoise::new(seed).choose(position, &dense), expected);
+            let two = SharedNoise::new(seed).choose_two(position, &q);
+            prop_assert_eq!(two.first, expected);
+            if q.is_greedy() {
+                prop_assert_eq!(two.second, q.next_likeliest(expected));
+            } else {
+                let others = || (0..row.len()).filter(|&id| id != expected as usize && quotients[id].is_finite());
+                let next = others().min_by(|&a, &b| quotients[a].total_cmp(&quotients[b]));
+                prop_assert_eq!(two.second, next.map(|id| id as u32));
+                let margin = next.map_or(f64::INFINITY, |id| (quotients[id] / quotients[expected as usize]).ln());
+                prop_assert!(two.margin == margin || (two.margin - margin).abs() < 1e-9, "{} and {margin}", two.margin);
+            }
         }
     }
 

@@ -18,7 +18,7 @@ use outrider_codec::frame::{
 };
 
 use crate::{
-    control::goodput::{CandidateRates, Prices},
+    control::goodput::Prices,
     judge::{Judgement, JudgementError},
 };
 
@@ -37,11 +37,12 @@ mod target;
 pub use events::CloudEvent;
 use failure::Failure;
 use generation::{Generation, Writer};
+use guesses::Known;
 pub use guesses::MAX_PATIENCE;
 use kept::{KeptFrames, NO_ROUND};
 pub use shaping::{PassShaping, Shaping, ShapingOptions};
 use target::InFlight;
-pub use target::{OFFER_TAIL, Offer, OwnDrafts, Pass, TargetInfo};
+pub use target::{OFFER_TAIL, Offer, OwnDraft, OwnDrafts, Pass, TargetInfo};
 
 /// Terms of a session: the ticket with which it can be resumed, for how long, and what it may ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -120,7 +121,7 @@ pub struct CloudSession {
     shaping: Option<u32>,
     prices: Prices,
     /// Rates of right guesses at the last text.
-    rates: CandidateRates,
+    known: Known,
     /// Time of the pass whose judgement comes next.
     pass_time: Duration,
 }
@@ -145,7 +146,7 @@ impl CloudSession {
             shape: None,
             shaping: None,
             prices: Prices::default(),
-            rates: CandidateRates::default(),
+            known: Known::default(),
             pass_time: Duration::ZERO,
         }
     }
@@ -261,7 +262,7 @@ impl CloudSession {
             let progress = generation.advance(&round, judgement, time, &self.target);
             self.events.extend(progress.event.into_iter().chain(progress.finish.map(CloudEvent::Finished)));
             if progress.finish.is_some() {
-                self.rates = generation.rates().unwrap_or(self.rates);
+                self.known = generation.known().cloned().unwrap_or(std::mem::take(&mut self.known));
                 self.generation = None;
             }
             for frame in progress.frames {
@@ -274,12 +275,13 @@ impl CloudSession {
     }
 
     /// The server's own draft model has guessed these, or nothing.
-    pub fn handle_drafts(&mut self, ids: Vec<u32>) {
+    pub fn handle_drafts(&mut self, drafts: Vec<OwnDraft>) {
         self.events.clear();
         let drafting = self.drafting.take();
         if let Some(generation) = self.generation.as_mut().filter(|generation| Some(generation.number()) == drafting) {
             // What is no token ends what can be judged.
-            generation.drafted(ids.into_iter().take_while(|&id| id < self.target.vocab_size).collect());
+            let is_token = |draft: &OwnDraft| draft.id < self.target.vocab_size;
+            generation.drafted(drafts.into_iter().take_while(is_token).collect());
         }
     }
 
@@ -402,7 +404,7 @@ impl CloudSession {
     }
 
     fn start_alone(&mut self, request: Request) -> Result<(), Failure> {
-        let writer = Writer::target(&request, &self.target, self.rates);
+        let writer = Writer::target(&request, &self.target, self.known.clone());
         self.start(request, writer)
     }
 

@@ -9,10 +9,14 @@ use std::{sync::Arc, time::Instant};
 use outrider_codec::frame::SamplingParameters;
 use outrider_speculation::{
     Forward,
-    control::goodput::{Prices, RowCosts},
+    control::{
+        calibration::Clarity,
+        depth::Depth,
+        goodput::{Prices, RowCosts},
+    },
     draft::Lookup,
     judge::{NextToken, Round},
-    session::cloud::{OwnDrafts, Pass},
+    session::cloud::{OwnDraft as Guess, OwnDrafts, Pass},
 };
 
 use tokio::sync::oneshot::{self, error::TryRecvError};
@@ -127,12 +131,12 @@ impl Drafter {
     ///
     /// # Errors
     /// If the draft model fails.
-    pub async fn draft(&mut self, wanted: &OwnDrafts) -> Result<Vec<u32>, EngineError> {
+    pub async fn draft(&mut self, wanted: &OwnDrafts) -> Result<Vec<Guess>, EngineError> {
         match self {
             Self::Model(model) => model.draft(wanted).await,
             Self::Text(lookup) => {
                 lookup.read(&wanted.text);
-                Ok(lookup.guess(wanted.count))
+                Ok(lookup.guess(wanted.count).into_iter().map(Guess::from).collect())
             }
         }
     }
@@ -167,28 +171,34 @@ impl ModelDrafter {
         keep
     }
 
-    /// Drafts tokens after a text; fewer than wanted at the end of the model's context.
-    async fn draft(&mut self, wanted: &OwnDrafts) -> Result<Vec<u32>, EngineError> {
-        let OwnDrafts { text, count, sampling, seed } = wanted;
+    /// Drafts tokens after a text as long as another is worth its price; fewer at the end of the model's context.
+    async fn draft(&mut self, wanted: &OwnDrafts) -> Result<Vec<Guess>, EngineError> {
+        let OwnDrafts { text, count, depth, sampling, seed } = wanted;
         let room = self.slot.engine().longest_text().saturating_sub(text.len());
         let mut text = text.clone();
-        let written = text.len();
-        for _ in 0..(*count).min(room) {
+        let (mut guesses, mut clarities) = (Vec::new(), Vec::new());
+        // The first is asked for in any case: now and then one is made that does not pay.
+        while clarities.len() < room && (clarities.is_empty() || goes_on(depth, *count, &clarities)) {
             let keep = self.cut_back(&text);
             let forward = Forward::new(keep, text[keep..].to_vec(), 1);
-            let round = Arc::new(Round::ahead(*sampling, *seed, text.len(), Vec::new()));
+            let round = Arc::new(Round::guess(*sampling, *seed, text.len()));
             let (is_short, began) = (forward.tokens.len() == 1, Instant::now());
-            let NextToken::Token(token) = self.slot.judge(Pass { forward, round, left: 1, shaping: None }).await?.next
-            else {
-                break;
-            };
+            let judgement = self.slot.judge(Pass { forward, round, left: 1, shaping: None }).await?;
+            let NextToken::Token(id) = judgement.next else { break };
             // The first pass also reads the tokens committed meanwhile, so only single tokens are timed.
             if is_short {
                 self.slot.engine().rates.answered(began.elapsed());
             }
             self.read.extend(&text[keep..]);
-            text.push(token);
+            text.push(id);
+            guesses.push(Guess { id, clarity: judgement.clarity });
+            clarities.push(judgement.clarity);
         }
-        Ok(text.split_off(written))
+        Ok(guesses)
     }
+}
+
+/// Returns true if another guess is wanted after guesses of these clarities; `count` are, where none is known.
+fn goes_on(depth: &Depth, count: usize, clarities: &[Option<Clarity>]) -> bool {
+    if clarities.iter().all(Option::is_none) { clarities.len() < count } else { depth.goes_on(clarities) }
 }

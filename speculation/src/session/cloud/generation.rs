@@ -16,13 +16,13 @@ use super::{
     events::{CloudEvent, Progress},
     failure::Failure,
     flight::Flight,
-    guesses::{Admitted, Chosen, GuessQueue},
+    guesses::{Admitted, Chosen, GuessQueue, Known},
     shaping::{PassShaping, Shaping, ShapingOptions},
-    target::{OwnDrafts, Pass, TargetInfo},
+    target::{OwnDraft, OwnDrafts, Pass, TargetInfo},
 };
 use crate::{
     Forward,
-    control::goodput::{CandidateRates, Prices},
+    control::goodput::Prices,
     judge::{
         Judgement, NextToken, Round, Verification as Method,
         rules::Rule,
@@ -113,9 +113,9 @@ impl Writer {
     }
 
     /// A target that writes, as fast as it can.
-    /// Guesses at its last text were right as often as `rates` say.
-    pub(super) fn target(request: &Request, target: &TargetInfo, rates: CandidateRates) -> Result<Self, Failure> {
-        let queue = (target.limits.max_guesses > 0).then(|| GuessQueue::new(target.vocab_size, rates)).transpose();
+    /// Guesses at other texts were right as often as `known` says.
+    pub(super) fn target(request: &Request, target: &TargetInfo, known: Known) -> Result<Self, Failure> {
+        let queue = (target.limits.max_guesses > 0).then(|| GuessQueue::new(target.vocab_size, known)).transpose();
         queue.map(|queue| Self::Target(queue.map(Box::new))).map_err(|error| {
             let text = format!("Nothing can be guessed: {error}.");
             Failure::generation(request.generation, ErrorCode::InvalidParameters, text)
@@ -264,9 +264,9 @@ impl Generation {
     }
 
     /// The share of guesses that was right, if the generation takes guesses.
-    pub(super) fn rates(&self) -> Option<CandidateRates> {
+    pub(super) fn known(&self) -> Option<&Known> {
         match &self.writer {
-            Writer::Target(Some(queue)) => Some(queue.rates()),
+            Writer::Target(Some(queue)) => Some(queue.known()),
             _ => None,
         }
     }
@@ -283,13 +283,14 @@ impl Generation {
         let most = if self.cached > 0 { self.room(target) } else { 0 };
         let count = queue.begin_drafting(prices, most);
         let (sampling, seed) = (self.sampling, self.seed);
-        (count > 0).then(|| OwnDrafts { text: self.committed.clone(), count, sampling, seed })
+        let depth = || Box::new(queue.depth(prices, most.max(count)));
+        (count > 0).then(|| OwnDrafts { text: self.committed.clone(), count, depth: depth(), sampling, seed })
     }
 
     /// The server has guessed these.
-    pub(super) fn drafted(&mut self, ids: Vec<u32>) {
+    pub(super) fn drafted(&mut self, drafts: Vec<OwnDraft>) {
         if let Writer::Target(Some(queue)) = &mut self.writer {
-            queue.drafted(ids);
+            queue.drafted(drafts);
         }
     }
 

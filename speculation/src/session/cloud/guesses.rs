@@ -20,10 +20,14 @@ use super::{
     chains::{Chains, Limits},
     events::CloudEvent,
     failure::Failure,
-    target::{OFFER_TAIL, Offer},
+    target::{OFFER_TAIL, Offer, OwnDraft},
 };
 use crate::{
-    control::goodput::{CandidateRates, LEAST, Prices},
+    control::{
+        calibration::{Calibration, Clarity},
+        depth::Depth,
+        goodput::{CandidateRates, LEAST, Prices},
+    },
     judge::Branch,
 };
 
@@ -43,10 +47,11 @@ pub(super) struct GuessQueue {
     /// Guesses at the tokens after the end of the text.
     ahead: Tree<()>,
     /// Guesses of the server's own for the next pass, if it was asked to draft.
-    own: Option<Vec<u32>>,
-    /// True if the pass under way judges those.
-    judges_own: bool,
-    rates: CandidateRates,
+    own: Option<Vec<OwnDraft>>,
+    /// Clarities of those that the pass under way judges, in order, if it judges any.
+    judged_own: Option<Vec<Option<Clarity>>>,
+    /// The server's knowledge of guesses.
+    known: Known,
     /// Passes since anything was compared with what was written.
     unmeasured: usize,
     /// Frames that came, modulo 256.
@@ -69,6 +74,14 @@ enum Hold {
     Over,
 }
 
+/// Rates of right guesses lately, which later texts of a session begin with.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Known {
+    pub(super) rates: CandidateRates,
+    /// Chances of the server's own guesses by their clarity.
+    calibration: Calibration,
+}
+
 /// Guesses that a pass judges.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Chosen {
@@ -88,16 +101,15 @@ pub(super) struct Admitted {
 }
 
 impl GuessQueue {
-    /// A queue without guesses, over a vocabulary of V tokens; `rates` are the shares of guesses that were right
-    /// lately.
-    pub(super) fn new(vocab_size: u32, rates: CandidateRates) -> Result<Self, ParameterError> {
+    /// A queue without guesses, over a vocabulary of V tokens, with what is known of guesses at other texts.
+    pub(super) fn new(vocab_size: u32, known: Known) -> Result<Self, ParameterError> {
         Ok(Self {
             scheme: Scheme::new(SchemeParameters::Coupled, vocab_size)?,
             chains: Chains::default(),
             ahead: Tree::default(),
             own: None,
-            judges_own: false,
-            rates,
+            judged_own: None,
+            known,
             unmeasured: 0,
             heard: 0,
             taken: 0,
@@ -149,12 +161,14 @@ impl GuessQueue {
     pub(super) fn choose(&mut self, prices: Prices, most: usize) -> Chosen {
         self.taken = self.heard;
         let own = self.own.take().unwrap_or_default();
-        self.judges_own = own.len() > self.ahead.line().take(own.len()).count();
-        if self.judges_own {
-            let worth = self.worth(&prices, 0.0, most);
-            return Chosen { line: own.into_iter().take(worth).collect(), branches: Vec::new() };
+        self.judged_own = None;
+        if own.len() > self.ahead.line().take(own.len()).count() {
+            let clarities: Vec<_> = own.iter().map(|draft| draft.clarity).collect();
+            let worth = self.depth(prices, most).worth(&clarities).max(self.probe(most)).min(most);
+            self.judged_own = Some(clarities[..worth.min(clarities.len())].to_vec());
+            return Chosen { line: own.into_iter().take(worth).map(|draft| draft.id).collect(), branches: Vec::new() };
         }
-        let mut chosen = self.ahead.most_probable(self.rates.get(), most, |_, path| path > LEAST);
+        let mut chosen = self.ahead.most_probable(self.known.rates.get(), most, |_, path| path > LEAST);
         chosen.truncate(prices.rows.worth(chosen.iter().map(|(_, path)| *path), 0.0));
         if chosen.is_empty() {
             let probe = self.ahead.line().take(self.probe(most));
@@ -193,12 +207,18 @@ impl GuessQueue {
 
     /// True if the guesses that the pass judged were the server's own.
     pub(super) fn judged_own(&self) -> bool {
-        self.judges_own
+        self.judged_own.is_some()
     }
 
-    /// The share of guesses that was right lately.
-    pub(super) fn rates(&self) -> CandidateRates {
-        self.rates
+    /// Knowledge of guesses for another text.
+    pub(super) fn known(&self) -> &Known {
+        &self.known
+    }
+
+    /// Decides where drafts of the server's own end.
+    pub(super) fn depth(&self, prices: Prices, most: usize) -> Depth {
+        let Known { rates, calibration } = &self.known;
+        Depth { calibration: calibration.clone(), rate: rates.first.get(), prices, most }
     }
 
     /// Number of tokens that the server is to guess itself for the next pass, which are worth their drafting and their
@@ -210,7 +230,7 @@ impl GuessQueue {
 
     /// Number of guesses that are worth their rows and what each costs besides, or one now and then that is not.
     fn worth(&self, prices: &Prices, besides: f64, most: usize) -> usize {
-        prices.rows.paid(self.rates.first.get(), besides, most).max(self.probe(most))
+        prices.rows.paid(self.known.rates.first.get(), besides, most).max(self.probe(most))
     }
 
     /// Number of guesses that are judged whatever they cost.
@@ -219,8 +239,8 @@ impl GuessQueue {
     }
 
     /// The server has guessed these.
-    pub(super) fn drafted(&mut self, ids: Vec<u32>) {
-        self.own = Some(ids);
+    pub(super) fn drafted(&mut self, drafts: Vec<OwnDraft>) {
+        self.own = Some(drafts);
     }
 
     /// Takes tokens written after a text of `length` tokens, by a pass that accepted `accepted` of the guesses that it
@@ -229,8 +249,13 @@ impl GuessQueue {
         (self.hold, self.own) = (Hold::Due, None);
         let compares = judged > 0 || !self.ahead.is_empty();
         self.unmeasured = if compares { 0 } else { self.unmeasured + 1 };
-        if self.judges_own {
-            self.rates.first.observe_run(accepted, accepted < judged);
+        for (clarity, index) in self.judged_own.iter().flatten().zip(0..=accepted) {
+            if clarity.is_some() && index < judged {
+                self.known.calibration.observe(*clarity, index < accepted);
+            }
+        }
+        if self.judged_own.is_some() {
+            self.known.rates.first.observe_run(accepted, accepted < judged);
         }
         let mut branched = 0;
         for (&token, position) in tokens.iter().zip(length..) {
@@ -240,8 +265,8 @@ impl GuessQueue {
             let step = self.ahead.advance(token);
             let right = step.right.as_ref().map(|(which, ..)| *which);
             branched += usize::from(right.is_some_and(|which| which > 0));
-            if !self.judges_own {
-                self.rates.observe(step.candidates, right);
+            if self.judged_own.is_none() {
+                self.known.rates.observe(step.candidates, right);
             }
             self.chains.written(position, step.right.map(|(_, key, _)| key), &self.ahead);
         }

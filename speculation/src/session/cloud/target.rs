@@ -7,6 +7,7 @@ use outrider_codec::frame::{Limits, SamplingParameters};
 use super::shaping::PassShaping;
 use crate::{
     Forward,
+    control::{calibration::Clarity, depth::Depth},
     judge::{Judgement, Round, judge},
     sample::LogitsError,
 };
@@ -75,12 +76,29 @@ pub struct Offer {
 pub struct OwnDrafts {
     /// Token ids of the text so far.
     pub text: Vec<u32>,
-    /// Number of tokens to guess after it.
+    /// Number of tokens to guess after it, where nothing is known of a guess but its token.
     pub count: usize,
+    /// Decision where guesses of known clarity end.
+    pub depth: Box<Depth>,
     /// Parameters of the sampling transform S(·).
     pub sampling: SamplingParameters,
     /// The seed of the shared noise.
     pub seed: u64,
+}
+
+/// A guess of the server's own.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct OwnDraft {
+    /// Id of the guessed token.
+    pub id: u32,
+    /// The clarity of its choice, if that is known.
+    pub clarity: Option<Clarity>,
+}
+
+impl From<u32> for OwnDraft {
+    fn from(id: u32) -> Self {
+        Self { id, clarity: None }
+    }
 }
 
 impl Pass {

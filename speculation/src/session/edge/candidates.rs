@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use outrider_codec::frame::MAX_DRAFT_TOKENS;
 
 use super::super::tree::{Key, Tree};
-use crate::study::evidence::TokenEvidence;
+use crate::{control::calibration::Clarity, study::evidence::TokenEvidence};
 
 /// Least probability of being right for a guess, or a path of them, to be worth its row or its drafting.
 const LEAST: f64 = 0.05;
@@ -40,8 +40,8 @@ struct Guess {
 /// The origin of a guess.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Source {
-    /// The draft model, with its probability of the guess before S(·), if that is known.
-    Drafted(Option<f64>),
+    /// The draft model, with the clarity of its choice if that is known.
+    Drafted(Option<Clarity>),
     /// A repetition, with the number of tokens that the text's end repeats there.
     Found { matched: usize },
 }

@@ -36,7 +36,7 @@ use crate::{
         plan::Mode,
     },
     draft::DraftError,
-    sample::{Distribution, SharedNoise},
+    sample::{Distribution, SharedNoise, TopTwo},
     study::{evidence::TokenEvidence, statistics::AheadRecord},
 };
 
@@ -162,7 +162,7 @@ impl Guessing {
         let mut chance = 1.0;
         let line = self.candidates.line().map(|(id, source)| {
             chance *= match source {
-                Source::Drafted(q) => self.calibration.chance(q),
+                Source::Drafted(clarity) => self.calibration.chance(clarity),
                 Source::Found { matched } => self.recall.as_ref().map_or(0.0, |recall| recall.rate(matched)),
             };
             (id, chance)
@@ -338,11 +338,12 @@ impl Guessing {
         if !is_stale {
             let q = Distribution::new(row.logits, &self.sampling).map_err(DraftError::from)?;
             let position = books.text.len() + self.candidates.path(at).len();
-            let (first, second) = self.best_two(position, &q);
+            let best = self.best_two(position, &q);
             let bits = self.scheme.fixed_token_bits();
             let evidence = self.tells_evidence.then(|| TokenEvidence::of_guess(&q.dense(), bits));
-            let probability = q.unscaled().log_probability(q.logits()[first as usize]).exp();
-            self.candidates.drafted(at, (first, Source::Drafted(Some(probability))), second, evidence);
+            let source = Source::Drafted(Some(best.clarity(&q)));
+            let second = best.second.filter(|_| self.is_branching());
+            self.candidates.drafted(at, (best.first, source), second, evidence);
         }
         Ok(Reaction::Wait)
     }
@@ -402,13 +403,8 @@ impl Guessing {
 
     /// The best guess at a position and the next best: by the shared noise, or else what the target most likely draws.
     /// It accepts that with the probability it gives it.
-    fn best_two(&self, position: usize, q: &Distribution<'_>) -> (u32, Option<u32>) {
-        let first = self.noise.as_ref().map_or_else(|| q.likeliest(), |noise| noise.choose_from(position, q));
-        let second = self.is_branching().then(|| match &self.noise {
-            Some(noise) => noise.second(position, q, first),
-            None => q.second_likeliest(first),
-        });
-        (first, second.flatten())
+    fn best_two(&self, position: usize, q: &Distribution<'_>) -> TopTwo {
+        self.noise.as_ref().map_or_else(|| TopTwo::likeliest(q), |noise| noise.choose_two(position, q))
     }
 
     /// Takes tokens, which are committed. Returns where each came from.
@@ -434,8 +430,8 @@ impl Guessing {
                 return Err(EdgeError::ImpossibleVerdict { what: "it accepts a guess that was not made" });
             }
             is_right &= right == Some(0);
-            if let Some((guess, Source::Drafted(q))) = first {
-                self.calibration.observe(q, guess == id);
+            if let Some((guess, Source::Drafted(clarity))) = first {
+                self.calibration.observe(clarity, guess == id);
             }
             // What was looked up says nothing of the draft model.
             if !matches!(first, Some((_, Source::Found { .. }))) {

@@ -92,7 +92,7 @@ fn what_was_dropped_stays_dropped() {
 /// First and second candidates are learned apart: with second ones that are never right none is judged in the end.
 #[test]
 fn second_candidates_are_judged_while_they_are_worth_their_rows() {
-    let mut queue = crate::session::cloud::guesses::GuessQueue::new(V, CandidateRates::default()).unwrap();
+    let mut queue = crate::session::cloud::guesses::GuessQueue::new(V, Known::default()).unwrap();
     let limits = chains::Limits { guesses: 8, branches: 4 };
     let prices = Prices { rows: RowCosts::each(0.1), own_draft: None };
     let mut text = vec![0];
@@ -110,7 +110,7 @@ fn second_candidates_are_judged_while_they_are_worth_their_rows() {
         text.push(5);
     }
     assert_eq!((judged[0], judged[59]), (1, 0), "{judged:?}");
-    let [first, second] = queue.rates().get();
+    let [first, second] = queue.known().rates.get();
     assert!(first > 0.95 && second < 0.05);
 }
 

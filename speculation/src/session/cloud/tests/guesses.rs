@@ -194,7 +194,7 @@ fn the_server_drafts_where_nobody_has_guessed_and_drafts_are_worth_their_price()
     assert_eq!((wanted.text, wanted.count), (vec![PROMPT, TEXT[0]], 3));
     assert_eq!(session.poll(), None, "one thing at a time");
     // The second is wrong.
-    session.handle_drafts(vec![TEXT[1], 0, 0]);
+    session.handle_drafts([TEXT[1], 0, 0].map(OwnDraft::from).into());
     let second = pass(&mut session);
     assert_eq!(second.round.drafts.ids(), [TEXT[1], 0, 0]);
     run_pass(&mut session, &second);
@@ -218,14 +218,14 @@ fn the_server_drafts_where_nobody_has_guessed_and_drafts_are_worth_their_price()
     assert!(matches!(session.poll(), Some(CloudOutput::Draft(_))));
     session.handle_frame(&Frame::Cancel { generation: 1 }.encode());
     session.handle_frame(&Frame::Generate(request(2, &[PROMPT])).encode());
-    session.handle_drafts(vec![V, 1]);
+    session.handle_drafts([V, 1].map(OwnDraft::from).into());
     assert_eq!(pass(&mut session).forward.tokens, [PROMPT]);
 }
 
 /// Prices and acceptance would else stay what they were once measured, however wrong.
 #[test]
 fn the_server_drafts_now_and_then_whatever_it_costs() {
-    let mut queue = crate::session::cloud::guesses::GuessQueue::new(V, CandidateRates::default()).unwrap();
+    let mut queue = crate::session::cloud::guesses::GuessQueue::new(V, Known::default()).unwrap();
     let dear = Prices { rows: RowCosts::each(1.0), own_draft: Some(1.0) };
     for round in 0..3 {
         for pass in 0..64 {
@@ -234,11 +234,11 @@ fn the_server_drafts_now_and_then_whatever_it_costs() {
             queue.written(1, &[1], 0, 0);
         }
         assert_eq!((queue.begin_drafting(dear, 4), queue.begin_drafting(dear, 0)), (1, 0));
-        queue.drafted(vec![1]);
+        queue.drafted(vec![1.into()]);
         assert_eq!(queue.choose(dear, 4).line, [1]);
         queue.written(1, &[1, 2], 1, 1);
     }
-    assert!(queue.rates().first.get() > CandidateRates::default().first.get());
+    assert!(queue.known().rates.first.get() > Known::default().rates.first.get());
 }
 
 fn begun_with_own_draws() -> CloudSession {

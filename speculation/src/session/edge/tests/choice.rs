@@ -44,7 +44,7 @@ fn chosen(choice: Choice, length: usize) -> Vec<Chosen> {
     let one = |position| match choice.seed.map(SharedNoise::new) {
         Some(noise) => {
             let first = noise.choose_from(position, &q);
-            Chosen { first, second: noise.second(position, &q, first) }
+            Chosen { first, second: noise.choose_two(position, &q).second }
         }
         None => Chosen { first: q.likeliest(), second: q.second_likeliest(q.likeliest()) },
     };
