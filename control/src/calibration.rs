@@ -128,8 +128,8 @@ mod tests {
         assert!(off < 0.1, "{off}");
     }
 
-    /// Under the shared noise a token wins by the margin of an exponential race, and holds where the target disturbs the
-    /// logits by less. Predicted and measured shares agree within 0.05 in every bin; a calibration that sees the
+    /// Under the shared noise a token wins by the margin of an exponential race, and holds where the target's logits
+    /// differ by less. Predicted and measured shares agree within 0.05 in every bin; a calibration that sees the
     /// draft's probability alone cannot tell these guesses apart.
     #[test]
     fn chances_become_the_measured_shares() {
