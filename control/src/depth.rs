@@ -18,7 +18,7 @@ pub struct Depth {
     pub rate: f64,
     /// Prices of rows and of drafts.
     pub prices: Prices,
-    /// The most drafts.
+    /// The most drafts before a pass.
     pub most: usize,
 }
 
