@@ -404,7 +404,7 @@ impl Generation {
             }
             Writer::Target(None) => (0, false, 0),
             Writer::Target(Some(queue)) => {
-                let branched = queue.written(self.committed.len(), &ids, judgement.accepted, judged);
+                let branched = queue.written(self.committed.len(), &ids, judged);
                 (queue.taken(), queue.judged_own(), branched)
             }
         };

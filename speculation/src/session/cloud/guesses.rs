@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     control::{
-        calibration::{Calibration, Clarity},
+        calibration::Calibration,
         depth::Depth,
         goodput::{CandidateRates, LEAST, Prices},
     },
@@ -48,8 +48,8 @@ pub(super) struct GuessQueue {
     ahead: Tree<()>,
     /// Guesses of the server's own for the next pass, if it was asked to draft.
     own: Option<Vec<OwnDraft>>,
-    /// Clarities of those that the pass under way judges, in order, if it judges any.
-    judged_own: Option<Vec<Option<Clarity>>>,
+    /// Those that were made for the pass under way, which judges the first of them; `None` if it judges the edge's.
+    judged_own: Option<Vec<OwnDraft>>,
     /// The server's knowledge of guesses.
     known: Known,
     /// Passes since anything was compared with what was written.
@@ -165,8 +165,9 @@ impl GuessQueue {
         if own.len() > self.ahead.line().take(own.len()).count() {
             let clarities: Vec<_> = own.iter().map(|draft| draft.clarity).collect();
             let worth = self.depth(prices, most).worth(&clarities).max(self.probe(most)).min(most);
-            self.judged_own = Some(clarities[..worth.min(clarities.len())].to_vec());
-            return Chosen { line: own.into_iter().take(worth).map(|draft| draft.id).collect(), branches: Vec::new() };
+            let line = own.iter().take(worth).map(|draft| draft.id).collect();
+            self.judged_own = Some(own);
+            return Chosen { line, branches: Vec::new() };
         }
         let mut chosen = self.ahead.most_probable(self.known.rates.get(), most, |_, path| path > LEAST);
         chosen.truncate(prices.rows.worth(chosen.iter().map(|(_, path)| *path), 0.0));
@@ -243,19 +244,22 @@ impl GuessQueue {
         self.own = Some(drafts);
     }
 
-    /// Takes tokens written after a text of `length` tokens, by a pass that accepted `accepted` of the guesses that it
-    /// `judged`. Returns the number of right guesses at them that were not the first at their position.
-    pub(super) fn written(&mut self, length: usize, tokens: &[u32], accepted: usize, judged: usize) -> usize {
+    /// Takes tokens written after a text of `length` tokens, by a pass that `judged` so many guesses. Returns the number
+    /// of right guesses at them that were not the first at their position.
+    pub(super) fn written(&mut self, length: usize, tokens: &[u32], judged: usize) -> usize {
         (self.hold, self.own) = (Hold::Due, None);
         let compares = judged > 0 || !self.ahead.is_empty();
         self.unmeasured = if compares { 0 } else { self.unmeasured + 1 };
-        for (clarity, index) in self.judged_own.iter().flatten().zip(0..=accepted) {
-            if clarity.is_some() && index < judged {
-                self.known.calibration.observe(*clarity, index < accepted);
+        // Of drafts that were not worth their rows it is seen, too, whether they were right.
+        for (draft, token) in self.judged_own.iter().flatten().zip(tokens) {
+            let is_right = draft.id == *token;
+            self.known.rates.first.observe(f64::from(u8::from(is_right)));
+            if draft.clarity.is_some() {
+                self.known.calibration.observe(draft.clarity, is_right);
             }
-        }
-        if self.judged_own.is_some() {
-            self.known.rates.first.observe_run(accepted, accepted < judged);
+            if !is_right {
+                break;
+            }
         }
         let mut branched = 0;
         for (&token, position) in tokens.iter().zip(length..) {

@@ -106,7 +106,7 @@ fn second_candidates_are_judged_while_they_are_worth_their_rows() {
         queue.admit(&frame(chain, 0, 5), &text, limits).ok().expect("it is well-formed");
         queue.admit(&frame(chain + 1, chain, 6), &text, limits).ok().expect("it is well-formed");
         judged.push(queue.choose(prices, 4).branches.len());
-        queue.written(text.len(), &[5], 1, 2);
+        queue.written(text.len(), &[5], 2);
         text.push(5);
     }
     assert_eq!((judged[0], judged[59]), (1, 0), "{judged:?}");

@@ -231,12 +231,12 @@ fn the_server_drafts_now_and_then_whatever_it_costs() {
         for pass in 0..64 {
             assert_eq!(queue.begin_drafting(dear, 4), 0, "round {round}, pass {pass}");
             assert!(queue.choose(dear, 4).line.is_empty());
-            queue.written(1, &[1], 0, 0);
+            queue.written(1, &[1], 0);
         }
         assert_eq!((queue.begin_drafting(dear, 4), queue.begin_drafting(dear, 0)), (1, 0));
         queue.drafted(vec![1.into()]);
         assert_eq!(queue.choose(dear, 4).line, [1]);
-        queue.written(1, &[1, 2], 1, 1);
+        queue.written(1, &[1, 2], 1);
     }
     assert!(queue.known().rates.first.get() > Known::default().rates.first.get());
 }
