@@ -244,8 +244,8 @@ impl GuessQueue {
         self.own = Some(drafts);
     }
 
-    /// Takes tokens written after a text of `length` tokens, by a pass that `judged` so many guesses. Returns the number
-    /// of right guesses at them that were not the first at their position.
+    /// Takes tokens written after a text of `length` tokens, by a pass that judged a number of guesses, `judged`.
+    /// Returns the number of right guesses at them that were not the first at their position.
     pub(super) fn written(&mut self, length: usize, tokens: &[u32], judged: usize) -> usize {
         (self.hold, self.own) = (Hold::Due, None);
         let compares = judged > 0 || !self.ahead.is_empty();
