@@ -36,7 +36,7 @@ const UNKNOWN: Clarity = Clarity { margin: 0.95, probability: 0.1 };
 const CLEAR: f64 = 12.0;
 
 /// Logistic regression of right guesses on their clarity.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Calibration {
     weights: Vector,
     covariance: [Vector; INPUTS],

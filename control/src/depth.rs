@@ -24,31 +24,29 @@ pub struct Depth {
 
 impl Depth {
     /// Returns true if another draft is worth its price after drafts of these clarities, which are paid for.
-    pub fn goes_on(&self, drafts: &[Option<Clarity>]) -> bool {
+    pub fn goes_on(&self, drafts: impl IntoIterator<Item = Option<Clarity>>) -> bool {
         let price = self.prices.own_draft.unwrap_or(0.0);
         let made = self.paths(drafts);
         let last = made.last().copied().unwrap_or(1.0);
-        let to_come =
-            core::iter::successors(Some(last * self.rate), |path| Some(path * self.rate)).map(|path| path - price);
-        self.prices.rows.worth(made.iter().copied().chain(to_come).take(self.most), 0.0) > drafts.len()
+        let to_come = core::iter::successors(Some(last * self.rate), |path| Some(path * self.rate));
+        let all = made.iter().copied().chain(to_come.map(|path| path - price));
+        self.prices.rows.worth(all.take(self.most), 0.0) > made.len()
     }
 
     /// The number of drafts of these clarities that are worth their rows.
-    pub fn worth(&self, drafts: &[Option<Clarity>]) -> usize {
+    pub fn worth(&self, drafts: impl IntoIterator<Item = Option<Clarity>>) -> usize {
         self.prices.rows.worth(self.paths(drafts), 0.0)
     }
 
     /// The chances that a draft and all before it are right; drafts of unknown clarity have the usual rate.
-    fn paths(&self, drafts: &[Option<Clarity>]) -> Vec<f64> {
-        let chance = |clarity: &Option<Clarity>| clarity.map_or(self.rate, |_| self.calibration.chance(*clarity));
+    fn paths(&self, drafts: impl IntoIterator<Item = Option<Clarity>>) -> Vec<f64> {
+        let mut path = 1.0;
+        let chance = |clarity| if Option::is_none(&clarity) { self.rate } else { self.calibration.chance(clarity) };
         drafts
-            .iter()
-            .map(chance)
-            .scan(1.0, |path, chance| {
-                Some({
-                    *path *= chance;
-                    *path
-                })
+            .into_iter()
+            .map(|clarity| {
+                path *= chance(clarity);
+                path
             })
             .collect()
     }
@@ -73,17 +71,17 @@ mod tests {
     #[test]
     fn a_line_of_unknown_clarity_is_as_long_as_the_usual_rate_pays() {
         let depth = depth(0.1, 0.1);
-        let length = (0..).find(|&made| !depth.goes_on(&vec![None; made])).unwrap();
+        let length = (0..).find(|&made| !depth.goes_on(vec![None; made])).unwrap();
         // 0.7⁴ = 0.24 pays for 0.2, and 0.7⁵ = 0.17 does not.
         assert_eq!((length, depth.prices.rows.paid(0.7, 0.1, 16)), (4, 4));
-        assert!(!Depth { most: 3, ..depth }.goes_on(&[None; 3]));
+        assert!(!Depth { most: 3, ..depth }.goes_on([None; 3]));
     }
 
     #[test]
     fn a_line_ends_after_an_unclear_choice_and_goes_on_after_clear_ones() {
         let depth = depth(0.1, 0.1);
-        assert!(!depth.goes_on(&[clarity(0.01)]) && depth.goes_on(&[clarity(4.0); 6]));
-        assert_eq!(depth.worth(&[clarity(4.0), clarity(4.0), clarity(0.0), clarity(0.0), clarity(0.0)]), 3);
+        assert!(!depth.goes_on([clarity(0.01)]) && depth.goes_on([clarity(4.0); 6]));
+        assert_eq!(depth.worth([clarity(4.0), clarity(4.0), clarity(0.0), clarity(0.0), clarity(0.0)]), 3);
     }
 
     /// Lines that end by their clarity give more tokens for their price than lines of any fixed length. The planted
@@ -101,12 +99,14 @@ mod tests {
             };
             for _ in 0..4000 {
                 let (mut line, mut right) = (Vec::new(), Vec::new());
-                while line.len() < 16 && fixed.map_or_else(|| depth.goes_on(&line), |length| line.len() < length) {
+                while line.len() < 16
+                    && fixed.map_or_else(|| depth.goes_on(line.iter().copied()), |length| line.len() < length)
+                {
                     let (margin, is_right) = guess();
                     line.push(clarity(if shuffles { guess().0 } else { margin }));
                     right.push(is_right);
                 }
-                let judged = fixed.unwrap_or_else(|| depth.worth(&line));
+                let judged = fixed.unwrap_or_else(|| depth.worth(line.iter().copied()));
                 let accepted = right.iter().take(judged).take_while(|right| **right).count();
                 for (clarity, is_right) in line.iter().zip(&right).take(accepted + 1) {
                     depth.calibration.observe(*clarity, *is_right);

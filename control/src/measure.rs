@@ -61,13 +61,6 @@ impl Mean {
         self.value += weight / self.weight * (value - self.value);
     }
 
-    /// Counts `accepted` ones, and a zero if one was rejected after them.
-    pub fn observe_run(&mut self, accepted: usize, rejected: bool) {
-        for outcome in core::iter::repeat_n(1.0, accepted).chain(rejected.then_some(0.0)) {
-            self.observe(outcome);
-        }
-    }
-
     /// Forgets a part of what was observed; the value stays.
     pub(crate) fn fade(&mut self, memory: f64) {
         self.weight *= memory;
@@ -247,7 +240,7 @@ mod tests {
     #[test]
     fn a_mean_leans_on_its_prior_and_forgets() {
         let mut rate = Mean::new(0.7, 20.0, 100.0);
-        rate.observe_run(20, false);
+        (0..20).for_each(|_| rate.observe(1.0));
         assert!((rate.get() - (20.0 * 0.7 + 20.0) / 40.0).abs() < 0.01, "{rate:?}");
         for right in [0.9, 0.5] {
             (0..400).for_each(|n| rate.observe(f64::from(u8::from(f64::from(n % 10) < 10.0 * right))));
@@ -262,9 +255,9 @@ mod tests {
         let mut rate = Mean::exponential(0.7, 0.05);
         rate.observe(1.0);
         assert!((rate.get() - 0.715).abs() < 1e-12);
-        (0..400).for_each(|_| rate.observe_run(3, true));
+        (0..1600).for_each(|n| rate.observe(f64::from(u8::from(n % 4 < 3))));
         assert!((rate.get() - 0.75).abs() < 0.1, "{rate:?}");
-        (0..400).for_each(|_| rate.observe_run(0, true));
+        (0..400).for_each(|_| rate.observe(0.0));
         assert!(rate.get() < 1e-6, "{rate:?}");
     }
 

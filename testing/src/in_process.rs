@@ -346,8 +346,8 @@ impl InProcess {
 /// Drafts of the server's own draft model.
 fn drafts(model: &mut CachedToy, wanted: &OwnDrafts) -> Vec<OwnDraft> {
     let mut text = wanted.text.clone();
-    let (mut drafts, mut clarities) = (Vec::new(), Vec::new());
-    while drafts.is_empty() || wanted.depth.goes_on(&clarities) {
+    let mut drafts: Vec<OwnDraft> = Vec::new();
+    while drafts.is_empty() || wanted.depth.goes_on(drafts.iter().map(|draft| draft.clarity)) {
         let forward = Forward::new(0, text.clone(), 1);
         let round = Arc::new(Round::guess(wanted.sampling, wanted.seed, text.len()));
         let Judgement { next: NextToken::Token(id), clarity, .. } =
@@ -357,7 +357,6 @@ fn drafts(model: &mut CachedToy, wanted: &OwnDrafts) -> Vec<OwnDraft> {
         };
         text.push(id);
         drafts.push(OwnDraft { id, clarity });
-        clarities.push(clarity);
     }
     drafts
 }

@@ -253,6 +253,18 @@ mod tests {
         assert_eq!(outcomes.len(), 6, "every outcome is among them");
     }
 
+    /// Without its clarity a server's own drafts would be as many after every choice, and no text would show it.
+    #[test]
+    fn a_guess_comes_with_its_clarity() {
+        for seed in 0..20 {
+            let (guess, q) = (Round::guess(WARM, seed, 5), Distribution::new(ROWS[0], &WARM).unwrap());
+            let two = guess.noise.choose_two(5, &q);
+            let expected = Judgement { clarity: Some(two.clarity(&q)), ..guess.settle(0, two.first) };
+            assert_eq!(judge(&guess, &ROWS[..1]).unwrap(), expected);
+            assert_eq!(judge(&Round::ahead(WARM, seed, 5, Vec::new()), &ROWS[..1]).unwrap().clarity, None);
+        }
+    }
+
     #[test]
     fn coupled_rounds_choose_with_the_noise_of_their_positions() {
         for seed in 0..100 {

@@ -262,7 +262,7 @@ impl CloudSession {
             let progress = generation.advance(&round, judgement, time, &self.target);
             self.events.extend(progress.event.into_iter().chain(progress.finish.map(CloudEvent::Finished)));
             if progress.finish.is_some() {
-                self.known = generation.known().cloned().unwrap_or(std::mem::take(&mut self.known));
+                self.known = generation.known().unwrap_or(self.known);
                 self.generation = None;
             }
             for frame in progress.frames {
@@ -404,7 +404,7 @@ impl CloudSession {
     }
 
     fn start_alone(&mut self, request: Request) -> Result<(), Failure> {
-        let writer = Writer::target(&request, &self.target, self.known.clone());
+        let writer = Writer::target(&request, &self.target, self.known);
         self.start(request, writer)
     }
 

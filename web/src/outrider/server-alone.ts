@@ -48,7 +48,7 @@ interface Info {
 const cannotDraft = ['wasm-failed', 'out-of-memory', 'worker-crashed'];
 
 /** Makes a `fetch` with the token and the headers that the server asks for. */
-export function serverFetch(options: LoadOptions): typeof fetch {
+function serverFetch(options: LoadOptions): typeof fetch {
   const { token } = options;
   const headers = headersOf(options);
   return async (...asked) => {
@@ -62,14 +62,12 @@ export function askerOf(options: LoadOptions): AskServer {
   const request = serverFetch(options);
   return (path, { model: _, ...params }, signal) => {
     const body = JSON.stringify(options.model === undefined ? params : { ...params, model: options.model });
-    const headers = { 'Content-Type': 'application/json' };
-    return request(new URL(path, serverOf(options)), { method: 'POST', body, headers, signal }).catch(
-      (error: unknown) => {
-        signal.throwIfAborted();
-        throw new OutriderError('connection-failed', 'the server does not answer', { cause: error });
-      },
-    );
+    return reached(post(request, new URL(path, serverOf(options)), body, signal));
   };
+}
+
+function post(request: typeof fetch, url: URL, body: string, signal: AbortSignal): Promise<Response> {
+  return request(url, { method: 'POST', body, signal, headers: { 'Content-Type': 'application/json' } });
 }
 
 /** A server without a draft model beside it. The text of a seed is the one that `mode: 'cloud-only'` has. */
@@ -141,12 +139,7 @@ export class ServerAlone {
     let finish: Summary['finish'] | null = null;
     const ends = { stop: request.stop.length > 0 ? 'stop' : 'eos', length: 'length', tool_calls: 'eos' } as const;
     try {
-      const response = await answered(
-        this.#fetch(new URL(path, this.#server), {
-          ...{ method: 'POST', body, signal },
-          headers: { 'Content-Type': 'application/json' },
-        }),
-      );
+      const response = await answered(post(this.#fetch, new URL(path, this.#server), body, signal));
       for await (const data of events(response, (bytes) => (statistics.downlinkBits += bytes * 8))) {
         const chunk = JSON.parse(data) as Chunk;
         if (chunk.error) throw failure(200, chunk.error);
@@ -266,12 +259,17 @@ async function* events(response: Response, onBytes: (bytes: number) => void): As
   throw new OutriderError('connection-lost', 'the server stopped in the middle of a text');
 }
 
-/** Waits for a successful response. @throws {@link OutriderError} otherwise */
-async function answered(response: Promise<Response>): Promise<Response> {
-  const received = await response.catch((cause: unknown) => {
+/** Waits for a response of any kind. @throws {@link OutriderError} `connection-failed` */
+async function reached(response: Promise<Response>): Promise<Response> {
+  return response.catch((cause: unknown) => {
     if (cause instanceof Error && cause.name === 'AbortError') throw cause;
     throw new OutriderError('connection-failed', 'the server cannot be reached', { cause });
   });
+}
+
+/** Waits for a successful response. @throws {@link OutriderError} otherwise */
+async function answered(response: Promise<Response>): Promise<Response> {
+  const received = await reached(response);
   if (received.ok) return received;
   const { error } = ((await received.json().catch(() => ({}))) ?? {}) as { error?: ApiError };
   throw failure(received.status, error ?? { message: `the server answered ${received.status}` });

@@ -9,11 +9,7 @@ use std::{sync::Arc, time::Instant};
 use outrider_codec::frame::SamplingParameters;
 use outrider_speculation::{
     Forward,
-    control::{
-        calibration::Clarity,
-        depth::Depth,
-        goodput::{Prices, RowCosts},
-    },
+    control::goodput::{Prices, RowCosts},
     draft::Lookup,
     judge::{NextToken, Round},
     session::cloud::{OwnDraft as Guess, OwnDrafts, Pass},
@@ -173,12 +169,12 @@ impl ModelDrafter {
 
     /// Drafts tokens after a text as long as another is worth its price; fewer at the end of the model's context.
     async fn draft(&mut self, wanted: &OwnDrafts) -> Result<Vec<Guess>, EngineError> {
-        let OwnDrafts { text, count, depth, sampling, seed } = wanted;
+        let OwnDrafts { text, depth, sampling, seed, .. } = wanted;
         let room = self.slot.engine().longest_text().saturating_sub(text.len());
         let mut text = text.clone();
-        let (mut guesses, mut clarities) = (Vec::new(), Vec::new());
+        let mut guesses: Vec<Guess> = Vec::new();
         // The first is asked for in any case: now and then one is made that does not pay.
-        while clarities.len() < room && (clarities.is_empty() || goes_on(depth, *count, &clarities)) {
+        while guesses.len() < room && (guesses.is_empty() || depth.goes_on(guesses.iter().map(|guess| guess.clarity))) {
             let keep = self.cut_back(&text);
             let forward = Forward::new(keep, text[keep..].to_vec(), 1);
             let round = Arc::new(Round::guess(*sampling, *seed, text.len()));
@@ -192,13 +188,7 @@ impl ModelDrafter {
             self.read.extend(&text[keep..]);
             text.push(id);
             guesses.push(Guess { id, clarity: judgement.clarity });
-            clarities.push(judgement.clarity);
         }
         Ok(guesses)
     }
-}
-
-/// Returns true if another guess is wanted after guesses of these clarities; `count` are, where none is known.
-fn goes_on(depth: &Depth, count: usize, clarities: &[Option<Clarity>]) -> bool {
-    if clarities.iter().all(Option::is_none) { clarities.len() < count } else { depth.goes_on(clarities) }
 }

@@ -264,7 +264,7 @@ impl Generation {
     }
 
     /// The share of guesses that was right, if the generation takes guesses.
-    pub(super) fn known(&self) -> Option<&Known> {
+    pub(super) fn known(&self) -> Option<Known> {
         match &self.writer {
             Writer::Target(Some(queue)) => Some(queue.known()),
             _ => None,
@@ -283,7 +283,7 @@ impl Generation {
         let most = if self.cached > 0 { self.room(target) } else { 0 };
         let count = queue.begin_drafting(prices, most);
         let (sampling, seed) = (self.sampling, self.seed);
-        let depth = || Box::new(queue.depth(prices, most.max(count)));
+        let depth = || Box::new(queue.depth(prices, most));
         (count > 0).then(|| OwnDrafts { text: self.committed.clone(), count, depth: depth(), sampling, seed })
     }
 

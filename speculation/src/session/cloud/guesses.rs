@@ -75,7 +75,7 @@ enum Hold {
 }
 
 /// Rates of right guesses lately, which later texts of a session begin with.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Known {
     pub(super) rates: CandidateRates,
     /// Chances of the server's own guesses by their clarity.
@@ -163,8 +163,8 @@ impl GuessQueue {
         let own = self.own.take().unwrap_or_default();
         self.judged_own = None;
         if own.len() > self.ahead.line().take(own.len()).count() {
-            let clarities: Vec<_> = own.iter().map(|draft| draft.clarity).collect();
-            let worth = self.depth(prices, most).worth(&clarities).max(self.probe(most)).min(most);
+            let worth =
+                self.depth(prices, most).worth(own.iter().map(|draft| draft.clarity)).max(self.probe(most)).min(most);
             let line = own.iter().take(worth).map(|draft| draft.id).collect();
             self.judged_own = Some(own);
             return Chosen { line, branches: Vec::new() };
@@ -212,14 +212,14 @@ impl GuessQueue {
     }
 
     /// Knowledge of guesses for another text.
-    pub(super) fn known(&self) -> &Known {
-        &self.known
+    pub(super) fn known(&self) -> Known {
+        self.known
     }
 
     /// Decides where drafts of the server's own end.
     pub(super) fn depth(&self, prices: Prices, most: usize) -> Depth {
-        let Known { rates, calibration } = &self.known;
-        Depth { calibration: calibration.clone(), rate: rates.first.get(), prices, most }
+        let Known { rates, calibration } = self.known;
+        Depth { calibration, rate: rates.first.get(), prices, most }
     }
 
     /// Number of tokens that the server is to guess itself for the next pass, which are worth their drafting and their

@@ -76,9 +76,9 @@ pub struct Offer {
 pub struct OwnDrafts {
     /// Token ids of the text so far.
     pub text: Vec<u32>,
-    /// Number of tokens to guess after it, where nothing is known of a guess but its token.
+    /// Number of tokens to look up after it; those of a model end by their [depth](Self::depth).
     pub count: usize,
-    /// Decision where guesses of known clarity end.
+    /// Decision where a model's guesses end.
     pub depth: Box<Depth>,
     /// Parameters of the sampling transform S(·).
     pub sampling: SamplingParameters,
