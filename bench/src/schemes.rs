@@ -2,14 +2,16 @@
 //!
 //! The argument is a folder: the table goes to `schemes.md` there, and to standard output.
 
-use std::{fmt::Write, path::Path};
+use std::{fmt::Write, path::Path, time::Duration};
 
 use outrider_cloud::{both_ends, pair::PairPaths};
 use outrider_codec::choice::Choice;
 use outrider_models::{Chunk, Model};
 use outrider_speculation::{
+    control::link::Link,
     judge::Verification,
     sample,
+    session::edge::Settings,
     session::options::{Code, DownlinkName, DraftingOptions, SchemeChoice, SchemeName},
 };
 use serde::Serialize;
@@ -22,6 +24,9 @@ use outrider_papers::reproduce::sessions::{DEFAULT_SAMPLING, Pair, Session};
 const SESSIONS: usize = 20;
 /// Sessions of each row that compares the two ways of verification.
 const COMPARED: usize = 100;
+/// Prompts of a row over an emulated link.
+const LINKED: usize = 10;
+const TOKENS: u32 = 128;
 
 /// Runs the measurement with the arguments that follow its name.
 pub fn run(arguments: &[&str]) -> Result<(), Failure> {
@@ -30,6 +35,7 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     let prompts = pair.prompts(SESSIONS)?;
     let runtime = Runtime::new()?;
     let blocks = verifications(&runtime, &pair)?;
+    let turns = runner_ups(&runtime, &pair)?;
     let mut table = format!(
         "{SESSIONS} prompts of 128 tokens at default settings (T = 0.7, top-p 0.95, γ = 4, K = 32, ℓ = 100), no bit \
          budget, verified token by token. Acceptance: accepted per judged draft, ± one standard error. Uplink: \
@@ -88,7 +94,7 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
         }
         println!("{name} done");
     }
-    let markdown = format!("{table}{rejections}{blocks}{notes}");
+    let markdown = format!("{table}{rejections}{blocks}{turns}{notes}");
     report::write(Path::new(&folder), "schemes", &markdown, samples.into(), None)
 }
 
@@ -137,6 +143,45 @@ fn verifications(runtime: &Runtime, pair: &Pair) -> Result<String, Failure> {
             100.0 * (block / token - 1.0),
             100.0 * (variance / gains.len() as f64).sqrt() / token
         );
+        println!("{row}");
+        writeln!(table, "{row}")?;
+    }
+    Ok(table)
+}
+
+/// Compares coupled rounds with the same rounds of `ahead`, whose guesses may be the second best candidates, too.
+fn runner_ups(runtime: &Runtime, pair: &Pair) -> Result<String, Failure> {
+    let prompts = pair.prompts(LINKED)?;
+    let mut table = format!(
+        "\nCoupled rounds of four over an emulated link, {LINKED} prompts each: frame bits up per token, and tokens/s by \
+         round trip.\n\n| rounds | uplink / token | 20 ms | 100 ms |\n|---|--:|--:|--:|\n"
+    );
+    let rounds = DraftingOptions { scheme: SchemeName::Coupled.into(), bit_budget: 0, ..DraftingOptions::default() };
+    let turns = |candidates| DraftingOptions {
+        scheme: SchemeChoice::Ahead,
+        group_size: 4,
+        lead: 4,
+        patience: 2000.0,
+        candidates,
+        ..DraftingOptions::default()
+    };
+    for (name, options) in [("of drafts", rounds), ("of guesses", turns(1)), ("of guesses and runner-ups", turns(2))] {
+        let mode = options.mode(options.speculation()?);
+        let (mut speeds, mut uplink) = (String::new(), 0.0);
+        for round_trip in [20, 100] {
+            let mut link = Link::unlimited();
+            link.configure(None, Duration::from_millis(round_trip) / 2);
+            let mut sessions = Vec::new();
+            for (prompt, seed) in prompts.iter().zip(1..) {
+                let settings =
+                    Settings { mode: mode.clone(), sampling: DEFAULT_SAMPLING, seed, max_new_tokens: TOKENS };
+                sessions.push(runtime.block_on(pair.generate_over(Some(&link), prompt, &settings))?);
+            }
+            let total = Total::of(&sessions);
+            uplink = sessions.iter().map(|session| session.statistics.uplink_bits as f64).sum::<f64>() / total.tokens;
+            write!(speeds, " {:.1} |", total.tokens / total.seconds)?;
+        }
+        let row = format!("| {name} | {uplink:.1} |{speeds}");
         println!("{row}");
         writeln!(table, "{row}")?;
     }
