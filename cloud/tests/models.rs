@@ -76,20 +76,30 @@ fn a_model_without_its_tokenizer_is_refused() {
     assert_eq!(ids(&whole, &[]), ids(&nameless, &["--tokenizer", tokenizer]));
 }
 
-/// The built-in target with a recommended temperature of 0, as llama.cpp's converter writes it. The entries take three
-/// times 32 bytes, so that the tensors stay aligned.
-fn greedy_target() -> PathBuf {
-    let text = |text: &str| [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat();
-    let temperature = [text("general.sampling.temp"), 6u32.to_le_bytes().to_vec(), 0f32.to_le_bytes().to_vec()];
-    let filling = [text("general.sampling.note"), 8u32.to_le_bytes().to_vec(), text(&"-".repeat(18))];
-    let entries = [temperature, filling].concat().concat();
-    assert_eq!(entries.len(), 96);
+/// A string as GGUF stores it.
+fn gguf_text(text: &str) -> Vec<u8> {
+    [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat()
+}
+
+/// The built-in target with a further entry: its name, its type and its value as stored. Another one fills them up to a
+/// multiple of 32 bytes, so that the tensors stay aligned.
+fn target_with(file: &str, (name, kind, value): (&str, u32, &[u8])) -> PathBuf {
+    let mut entries = [gguf_text(name), kind.to_le_bytes().to_vec(), value.to_vec()].concat();
+    let note = [gguf_text("general.note"), 8u32.to_le_bytes().to_vec()].concat();
+    let missing = (entries.len() + note.len() + 8).wrapping_neg() % 32;
+    entries.extend([note, gguf_text(&"-".repeat(missing))].concat());
+    assert_eq!(entries.len() % 32, 0);
     // "GGUF", the version, the number of tensors, the number of entries.
     let mut bytes = TARGET.to_vec();
     let count = u64::from_le_bytes(bytes[16..24].try_into().unwrap()) + 2;
     bytes[16..24].copy_from_slice(&count.to_le_bytes());
     bytes.splice(24..24, entries);
-    scratch("greedy-target.gguf", &bytes)
+    scratch(file, &bytes)
+}
+
+/// The built-in target with a recommended temperature of 0, as llama.cpp's converter writes it.
+fn greedy_target() -> PathBuf {
+    target_with("greedy-target.gguf", ("general.sampling.temp", 6, &0f32.to_le_bytes()))
 }
 
 /// Both ends use the target's recommendation where an argument gives nothing else: in one process, and at an edge that
@@ -238,6 +248,29 @@ fn a_pair_is_checked_before_it_is_served() {
     let renamed = altered_target("renamed-check.gguf", "<|endoftext|>", "<|EndOfText|>");
     let line = complaint(&["check", "--target", renamed.to_str().unwrap()]);
     assert!(line.contains("do not belong together"), "{line}");
+}
+
+/// A draft is for what its target writes: a chat model is judged over its answers in its own template, not over a tale.
+#[test]
+fn a_chat_model_is_checked_over_its_answers() {
+    let template = gguf_text("{% for m in messages %}{{ m.content }}\n{% endfor %}");
+    let target = target_with("chat-target.gguf", ("tokenizer.chat_template", 8, &template));
+    let target = target.to_str().unwrap();
+    let measured = |more: &[&str]| {
+        let given = [&["check", "--json", "--tokens", "64", "--target", target], more].concat();
+        let report: Value = serde_json::from_str(&stdout(&outrider(&given))).unwrap();
+        let measured = &report["measured"];
+        (measured["text"].clone(), measured["tokens"].as_u64().unwrap(), measured["acceptanceRate"].as_f64().unwrap())
+    };
+    // Rows of both models that are not of the same positions would make a difference.
+    let (text, tokens, rate) = measured(&["--draft", target]);
+    assert!(text == "answers" && tokens == 64 && rate > 0.999, "{text}, {tokens}, {rate}");
+    let (text, _, rate) = measured(&[]);
+    assert!(text == "answers" && (0.3..0.99).contains(&rate), "{text}, {rate}");
+    let tale = concat!(env!("CARGO_MANIFEST_DIR"), "/../pair/tale.txt");
+    assert_eq!(measured(&["--text", tale]).0, "read");
+    let said = stdout(&outrider(&["check", "--tokens", "64", "--target", target]));
+    assert!(said.contains("over 64 tokens of the target's answers"), "{said}");
 }
 
 /// Each pair is served under its name. What is for one model is refused beside several.

@@ -26,7 +26,8 @@ use outrider_speculation::{
 
 use self::{
     acceptance::{listed_distribution, mean_agreement},
-    report::{End, LONGEST, Measured, Prediction, Report, RowPass, Tab, Target, WORTH},
+    answers::Text,
+    report::{End, LONGEST, Measured, Prediction, Report, RowPass, Source, Tab, Target, WORTH},
     timing::{ROWS, mean_seconds, repeated, row_costs},
 };
 use super::output::{CommandError, print};
@@ -36,13 +37,15 @@ use crate::{
 };
 
 mod acceptance;
+mod answers;
 mod report;
 mod timing;
 
 /// Check whether a draft and a target make a pair, what they need, and at which round trips drafting pays
 ///
 /// Nothing is served. Both models read a text, which shows how often drafts are accepted, and are timed on this
-/// machine; from that the speed of sessions is predicted, beside that of the server alone. With --target openai:URL or
+/// machine; from that the speed of sessions is predicted, beside that of the server alone. A chat model writes the text
+/// itself, in answer to four questions. With --target openai:URL or
 /// vllm:URL the engine is asked for its probabilities of the text, and its time for a token is measured.
 #[derive(Debug, Args)]
 pub struct Check {
@@ -50,7 +53,7 @@ pub struct Check {
     pair: PairPaths,
     #[command(flatten)]
     engine: EngineArgs,
-    /// Text of the kind that is to be written; a tale if not given
+    /// Text of the kind that is to be written; if not given, answers of a chat model, or else a tale
     #[arg(long, value_name = "FILE")]
     text: Option<PathBuf>,
     /// Tokens of the text to read
@@ -90,6 +93,8 @@ const SIMULATED: usize = 1024;
 struct Judge {
     target: Target,
     acceptance: f64,
+    /// The text that acceptance was measured over.
+    text: Source,
     /// Number of tokens over which the acceptance rate is the mean.
     tokens: usize,
     /// Seconds of passes of [`ROWS`] rows, with the choice of a token at each row; `None` for an engine elsewhere.
@@ -143,6 +148,7 @@ impl Check {
             spread: judge.spread,
             is_stable: judge.is_stable,
             acceptance_rate: judge.acceptance,
+            text: judge.text,
             is_least: judge.passes.is_none(),
             tokens: judge.tokens,
             temperature: self.temperature,
@@ -199,8 +205,22 @@ impl Check {
         let tokens = &tokens[..tokens.len().min(room)];
         let sampling = self.sampling();
         let (mut reader, mut judge) = (Reader::new(draft), Reader::new(&target));
-        let (q, p) = (reader.read(tokens, &sampling)?, judge.read(tokens, &sampling)?);
-        let acceptance = mean_agreement(q.iter().map(Vec::as_slice).zip(p.iter().map(Vec::as_slice)));
+        let p = judge.read(tokens, &sampling)?;
+        let mut texts = match &self.text {
+            Some(_) => Vec::new(),
+            None => answers::write(&target, path, tokenizer, (self.tokens as usize, &sampling))?,
+        };
+        let text = if texts.is_empty() { Source::Read } else { Source::Answers };
+        if texts.is_empty() {
+            texts.push(Text { tokens: tokens.to_vec(), skipped: 0, p });
+        }
+        let mut q = Vec::new();
+        for text in &texts {
+            reader.cache.truncate(0);
+            q.extend(reader.read(&text.tokens, &sampling)?.split_off(text.skipped));
+        }
+        let p: Vec<&[f64]> = texts.iter().flat_map(|text| &text.p).map(Vec::as_slice).collect();
+        let acceptance = mean_agreement(q.iter().map(Vec::as_slice).zip(p.iter().copied()));
         let series = repeated(|| {
             let mut times = [0.0; 1 + ROWS.len()];
             times[0] = reader.time_of(1, &sampling)?;
@@ -213,7 +233,8 @@ impl Check {
         Ok(Judge {
             target: Target::Model(end),
             acceptance,
-            tokens: tokens.len(),
+            text,
+            tokens: p.len(),
             passes: Some(passes),
             pass: passes[0],
             draft,
@@ -249,6 +270,7 @@ impl Check {
                 context_length: info.limits.context_length as usize,
             },
             acceptance: mean_agreement(q.iter().map(Vec::as_slice).zip(p.iter().map(Vec::as_slice))),
+            text: Source::Read,
             tokens: p.len(),
             passes: None,
             pass: survey.token_seconds,

@@ -88,6 +88,16 @@ impl RowPass {
     }
 }
 
+/// The text over which acceptance was measured.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Source {
+    /// A text that both models read.
+    Read,
+    /// Answers that the target wrote.
+    Answers,
+}
+
 /// Facts about drafting in a browser's tab.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -126,6 +136,8 @@ pub(super) struct Measured {
     pub acceptance_rate: f64,
     /// True if the acceptance rate is a lower bound, because the engine lists few tokens.
     pub is_least: bool,
+    /// The text that the acceptance rate was measured over.
+    pub text: Source,
     /// Number of tokens over which the acceptance rate is the mean.
     pub tokens: usize,
     pub temperature: f32,
@@ -238,9 +250,13 @@ impl fmt::Display for Report {
         }
         let least = if *is_least { "at least " } else { "" };
         let Measured { acceptance_rate, tokens, temperature, top_p, .. } = measured;
+        let text = match measured.text {
+            Source::Read => "text",
+            Source::Answers => "the target's answers",
+        };
         writeln!(
             f,
-            "{:<30} {least}{acceptance_rate:.3} over {tokens} tokens of text, at temperature {temperature} and top-p {top_p}",
+            "{:<30} {least}{acceptance_rate:.3} over {tokens} tokens of {text}, at temperature {temperature} and top-p {top_p}",
             "acceptance rate"
         )?;
         writeln!(
