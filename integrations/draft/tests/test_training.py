@@ -77,7 +77,9 @@ def test_training_raises_the_acceptance_and_resumes(tmp_path: Path) -> None:
     config = json.loads((tmp_path / "out/config.json").read_text())
     assert (config["vocab_size"], config["draft_vocab_size"]) == (SIZE, 64)
     export.write_gguf(again, model, tmp_path / "draft.gguf", "q8_0")
-    tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(tmp_path / "draft.gguf").tensors}
+    reader = gguf.GGUFReader(tmp_path / "draft.gguf")
+    assert not reader.fields["tokenizer.ggml.add_bos_token"].parts[-1][0]
+    tensors = {tensor.name: tensor for tensor in reader.tensors}
     assert tensors["d2t"].data.tolist() == tokens.d2t.tolist()
     assert tensors["token_embd.weight"].shape.tolist() == [64, 65]
 

@@ -94,6 +94,8 @@ def write_gguf(draft: Draft, target: Target, path: Path, kind: str) -> None:
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     if config["bos_token_id"] is not None:
         writer.add_bos_token_id(config["bos_token_id"])
+    # Without it readers take it that every text begins with that token.
+    writer.add_add_bos_token(target.begins_texts)
     writer.add_eos_token_id(config["eos_token_id"])
     writer.add_tensor("d2t", draft.vocabulary.d2t.astype(np.int64))
     for name, weight in weights(draft).items():

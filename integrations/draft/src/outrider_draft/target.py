@@ -27,6 +27,12 @@ class Target:
         return int(self.model.config.vocab_size)
 
     @property
+    def begins_texts(self) -> bool:
+        """Whether the tokenizer begins every text with its first special token."""
+        bos = self.tokenizer.bos_token_id
+        return bos is not None and self.tokenizer.encode("")[:1] == [bos]
+
+    @property
     def end_of_turn(self) -> int:
         """Token that ends an answer."""
         return int(self.tokenizer.eos_token_id)
