@@ -139,11 +139,7 @@ export async function downloadInto(
       if (error instanceof OutriderError) throw error;
       cause = error;
       if (length > 0 || !(error instanceof TypeError)) continue;
-      if (isSuspect) {
-        const { origin } = new URL(url);
-        const why = `${origin} does not let pages of ${globalThis.origin} in (--allow-origin)`;
-        throw new OutriderError('origin-refused', why, { cause });
-      }
+      if (isSuspect) throw originRefused(url, cause);
       isSuspect = await answersOthers(url, request);
     }
   }
@@ -156,7 +152,7 @@ export async function downloadInto(
  * Checks whether a server of another origin answers a request whose answer this page may not read. Then the network did
  * not fail the request: a browser reports both with the same error.
  */
-async function answersOthers(url: string, request: typeof fetch): Promise<boolean> {
+export async function answersOthers(url: string, request: typeof fetch): Promise<boolean> {
   const { origin } = globalThis;
   if (origin === undefined || new URL(url).origin === origin) return false;
   try {
@@ -166,6 +162,12 @@ async function answersOthers(url: string, request: typeof fetch): Promise<boolea
   } catch {
     return false;
   }
+}
+
+/** Makes the error of a server that does not let this page in. */
+export function originRefused(url: string, cause: unknown): OutriderError {
+  const why = `${new URL(url).origin} does not let pages of ${globalThis.origin} in (--allow-origin)`;
+  return new OutriderError('origin-refused', why, { cause });
 }
 
 /** Reads a local file into `sink`, and reports its progress. Memory: one chunk. */

@@ -47,6 +47,21 @@ afterEach(() => vi.unstubAllGlobals());
 
 const load = (options = {}) => Outrider.load({ token: 'abc', wait: 'draft', ...options });
 
+test('a server that does not let the page in is told from one that is away', async () => {
+  vi.stubGlobal('origin', 'https://example.org');
+  const loading = () => Outrider.load({ token: 'abc', server: 'https://verify.example' });
+  delete answers['/v1/info'];
+  await expect(loading()).rejects.toMatchObject({
+    code: 'connection-failed',
+    message: 'no server can be reached at https://verify.example',
+  });
+  answers['/healthz'] = () => Response.error();
+  await expect(loading()).rejects.toMatchObject({
+    code: 'origin-refused',
+    message: 'https://verify.example does not let pages of https://example.org in (--allow-origin)',
+  });
+});
+
 test('a model is named in what the server alone is asked', async () => {
   const fetched = vi.spyOn(globalThis, 'fetch');
   const outrider = await load({ model: 'small', onFallback: () => {} });

@@ -1,7 +1,7 @@
 // Generations of the server alone, over its OpenAI API: until the draft model has been loaded, and where none runs.
 
 import { createParser } from 'eventsource-parser';
-import { chunksOf } from './download.js';
+import { answersOthers, chunksOf, originRefused } from './download.js';
 import type { GenerateRequest, ModelInfo, Piece, Round, SessionInfo, Statistics, Summary, Token } from './edge.js';
 import { OutriderError } from './errors.js';
 import type { OutriderErrorCode } from './errors.js';
@@ -62,7 +62,8 @@ export function askerOf(options: LoadOptions): AskServer {
   const request = serverFetch(options);
   return (path, { model: _, ...params }, signal) => {
     const body = JSON.stringify(options.model === undefined ? params : { ...params, model: options.model });
-    return reached(post(request, new URL(path, serverOf(options)), body, signal));
+    const url = new URL(path, serverOf(options));
+    return reached(url, request, post(request, url, body, signal));
   };
 }
 
@@ -112,7 +113,8 @@ export class ServerAlone {
   static async connect(options: LoadOptions): Promise<ServerAlone> {
     const { signal } = options;
     const request = serverFetch(options);
-    const response = await answered(request(ofModel(options, 'v1/info'), signal ? { signal } : {}));
+    const url = ofModel(options, 'v1/info');
+    const response = await answered(url, request, request(url, signal ? { signal } : {}));
     const { vocabSize, limits } = (await response.json()) as Info;
     return new ServerAlone(options, request, { ...limits, vocabSize });
   }
@@ -139,7 +141,8 @@ export class ServerAlone {
     let finish: Summary['finish'] | null = null;
     const ends = { stop: request.stop.length > 0 ? 'stop' : 'eos', length: 'length', tool_calls: 'eos' } as const;
     try {
-      const response = await answered(post(this.#fetch, new URL(path, this.#server), body, signal));
+      const url = new URL(path, this.#server);
+      const response = await answered(url, this.#fetch, post(this.#fetch, url, body, signal));
       for await (const data of events(response, (bytes) => (statistics.downlinkBits += bytes * 8))) {
         const chunk = JSON.parse(data) as Chunk;
         if (chunk.error) throw failure(200, chunk.error);
@@ -259,17 +262,18 @@ async function* events(response: Response, onBytes: (bytes: number) => void): As
   throw new OutriderError('connection-lost', 'the server stopped in the middle of a text');
 }
 
-/** Waits for a response of any kind. @throws {@link OutriderError} `connection-failed` */
-async function reached(response: Promise<Response>): Promise<Response> {
-  return response.catch((cause: unknown) => {
+/** Waits for a response of any kind. @throws {@link OutriderError} `origin-refused` or `connection-failed` */
+async function reached(url: URL, request: typeof fetch, response: Promise<Response>): Promise<Response> {
+  return response.catch(async (cause: unknown) => {
     if (cause instanceof Error && cause.name === 'AbortError') throw cause;
-    throw new OutriderError('connection-failed', 'the server cannot be reached', { cause });
+    if (await answersOthers(url.href, request)) throw originRefused(url.href, cause);
+    throw new OutriderError('connection-failed', `no server can be reached at ${url.origin}`, { cause });
   });
 }
 
 /** Waits for a successful response. @throws {@link OutriderError} otherwise */
-async function answered(response: Promise<Response>): Promise<Response> {
-  const received = await reached(response);
+async function answered(url: URL, request: typeof fetch, response: Promise<Response>): Promise<Response> {
+  const received = await reached(url, request, response);
   if (received.ok) return received;
   const { error } = ((await received.json().catch(() => ({}))) ?? {}) as { error?: ApiError };
   throw failure(received.status, error ?? { message: `the server answered ${received.status}` });
