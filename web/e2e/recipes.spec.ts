@@ -65,7 +65,7 @@ const shows: Record<string, (page: Page) => Promise<void>> = {
       button('write')?.click();
       observer.observe(document.querySelector('#text') ?? document, { childList: true });
     });
-    await expect(page.locator('#status')).toHaveText(/^cancelled: \d+ tokens, \d+ forward passes/);
+    await expect(page.locator('#status')).toHaveText(/^cancelled: \d+ tokens, \d+ guessed here in time, \d+ forward/);
     await expect(page.locator('#text')).not.toHaveText('');
     // The next text may take the place of the one that runs.
     await page.getByRole('button', { name: 'Write' }).click();
