@@ -1,12 +1,13 @@
 //! `cargo xtask bench capacity`: how many sessions one core of a large target serves.
 //!
 //! ```text
-//! capacity FOLDER OUTRIDER TARGET [quick]     measures; results go to FOLDER
+//! capacity FOLDER OUTRIDER TARGET SMALL LARGE [quick]     measures; results go to FOLDER
 //! ```
 //!
-//! The server has one thread for its models; those who ask it run on what is left of the machine. Edges cost nothing
-//! but the time that is waited for each of their drafts: what their draft model guesses was computed before. Every text
-//! is the same in every way of writing it; a session that gets another one is an error.
+//! The draft model is the built-in one, or one of the same text at a larger cost, SMALL or LARGE. The server has one
+//! thread for its models; those who ask it run on what is left of the machine. Edges cost nothing but the time that is
+//! waited for each of their drafts: what their draft model guesses was computed before. Every text is the same in every
+//! way of writing it; a session that gets another one is an error.
 
 use std::{
     fmt::Write,
@@ -24,34 +25,48 @@ use outrider_codec::{
 use outrider_models::{Chunk, Model, Tokenizer};
 use outrider_speculation::sample::{Distribution, SharedNoise};
 use serde::Serialize;
+use serde_json::json;
 use tokio::{task::JoinSet, time};
 use tokio_tungstenite::tungstenite::Message;
 
 use outrider_papers::reproduce::sessions::beginnings;
 
-use crate::{passes::Failure, report, samples::digits, serve::process::Server};
+use crate::{
+    passes::Failure,
+    report,
+    samples::{Samples, digits},
+    serve::process::Server,
+};
 
 const SAMPLING: SamplingParameters = SamplingParameters { temperature: 0.7, top_k: 0, top_p: 1.0 };
 /// Tokens of a text, without its prompt.
 const TOKENS: u32 = 64;
-/// Number of tokens that an edge guesses ahead of the text, and time that a guess takes it.
+/// Number of tokens that an edge guesses ahead of the text.
 const LEAD: usize = 6;
-const DRAFT: Duration = Duration::from_millis(1);
+/// Time that an edge takes for a guess, as browsers do with draft models of these sizes.
+const GUESS_MS: [u64; 3] = [1, 3, 8];
+/// Parameters of the draft models.
+const DRAFTS: [&str; 3] = ["1M", "37M", "135M"];
 /// Time limit for an answer of the server.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Runs the measurement with the arguments that follow its name.
 pub fn run(arguments: &[&str]) -> Result<(), Failure> {
-    let (folder, outrider, target, quick) = match *arguments {
-        [folder, outrider, target] => (folder, outrider, target, false),
-        [folder, outrider, target, "quick"] => (folder, outrider, target, true),
-        _ => return Err("a folder, the server's executable, a target and perhaps `quick` are expected".into()),
+    let (folder, outrider, target, small, large, quick) = match *arguments {
+        [folder, outrider, target, small, large] => (folder, outrider, target, small, large, false),
+        [folder, outrider, target, small, large, "quick"] => (folder, outrider, target, small, large, true),
+        _ => {
+            return Err(
+                "a folder, the server's executable, a target, two drafts and perhaps `quick` are expected".into()
+            );
+        }
     };
     let bench = Bench {
         folder: folder.into(),
         outrider: outrider.into(),
         target: target.into(),
-        levels: if quick { &[1, 2, 4, 8] } else { &[1, 2, 3, 4, 6, 8, 12, 16, 24] },
+        drafts: [None, Some(small.into()), Some(large.into())],
+        levels: if quick { &[1, 4, 8] } else { &[1, 2, 3, 4, 6, 8, 12, 16, 24] },
         time: Duration::from_secs(if quick { 12 } else { 30 }),
     };
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?.block_on(bench.run())
@@ -61,6 +76,8 @@ struct Bench {
     folder: PathBuf,
     outrider: PathBuf,
     target: String,
+    /// Draft models by ascending cost; `None` for the built-in one.
+    drafts: [Option<String>; 3],
     levels: &'static [usize],
     time: Duration,
 }
@@ -114,12 +131,33 @@ struct Text {
 #[derive(Serialize)]
 struct Level {
     way: Way,
+    draft: &'static str,
     sessions: usize,
     tokens_per_second: f64,
     /// Tokens per second of the slowest session.
     least: f64,
     passes_per_token: f64,
     rows_per_token: f64,
+    /// Drafts of the server's own that a pass judged, for each text in it.
+    own_drafts_per_pass: f64,
+    /// Resident memory of the server at the end, in bytes.
+    memory: f64,
+}
+
+/// The law of capacity for a draft model and a number of sessions, and the measured ratio.
+#[derive(Serialize)]
+struct Law {
+    draft: &'static str,
+    sessions: usize,
+    /// Own drafts in a pass for each text where drafts cost nothing, γ.
+    drafts: f64,
+    /// Milliseconds of a pass of the draft model with a row for each session, and of a pass of the target that judges.
+    draft_ms: f64,
+    verify_ms: f64,
+    /// 1 + γ·t_draft/t_verify.
+    law: f64,
+    /// Throughput with drafts that cost the server nothing, as a multiple of that with its own.
+    measured: f64,
 }
 
 impl Bench {
@@ -130,27 +168,67 @@ impl Bench {
         let texts = self.texts(&draft, &tokenizer, &hello).await?;
         let mut levels: Vec<Level> = Vec::new();
         for &sessions in self.levels {
-            for way in Way::ALL {
-                levels.push(self.level(way, sessions, &hello, &texts).await?);
-                println!("{sessions} sessions, {}", way.name());
+            for draft in 0..self.drafts.len() {
+                // Without drafts their cost makes no difference.
+                let ways = if draft == 0 { &Way::ALL[..] } else { &[Way::OwnDrafts, Way::Guesses] };
+                for &way in ways {
+                    levels.push(self.level((way, draft), sessions, &hello, &texts).await?);
+                    println!("{sessions} sessions, {}", way.name());
+                }
             }
         }
-        report::write(&self.folder, "capacity", &tables(&levels)?, serde_json::to_value(&levels)?, None)
+        let laws = self.laws(&levels)?;
+        let samples = json!({ "levels": levels, "laws": laws });
+        report::write(&self.folder, "capacity", &tables(&levels, &laws)?, samples, None)
     }
 
-    fn server(&self, way: Way) -> Result<Server, Failure> {
-        let drafts = ["--own-draft", way.own_draft(), "--guesses", way.judged()];
-        Server::start(&self.outrider, &[&["--threads", "1", "--target", &self.target][..], &drafts].concat())
+    fn server(&self, way: Way, draft: usize) -> Result<Server, Failure> {
+        let mut arguments = vec!["--threads", "1", "--target", &self.target];
+        arguments.extend(["--own-draft", way.own_draft(), "--guesses", way.judged()]);
+        if let Some(draft) = &self.drafts[draft] {
+            arguments.extend(["--draft", draft]);
+        }
+        Server::start(&self.outrider, &arguments)
+    }
+
+    /// Compares the law of capacity with the throughput of drafts that cost the server nothing.
+    fn laws(&self, levels: &[Level]) -> Result<Vec<Law>, Failure> {
+        let target = PairPaths { target: Some((&self.target).into()), ..PairPaths::default() }.target()?;
+        let mut laws = Vec::new();
+        for (path, of) in self.drafts.iter().zip(DRAFTS) {
+            let draft = PairPaths { draft: path.as_ref().map(Into::into), ..PairPaths::default() }.draft()?;
+            for &sessions in self.levels {
+                let find =
+                    |way| levels.iter().find(|level| (level.way, level.draft, level.sessions) == (way, of, sessions));
+                let (Some(own), Some(guesses)) = (find(Way::OwnDrafts), find(Way::Guesses)) else { continue };
+                // The cheapest model's: with a dear one the server drafts less.
+                let mut free = levels.iter().filter(|level| level.way == Way::OwnDrafts && level.draft == DRAFTS[0]);
+                let Some(free) = free.find(|level| level.sessions == sessions) else { continue };
+                let drafts = free.own_drafts_per_pass;
+                let draft_ms = pass_ms(&draft, sessions, 1)?;
+                let verify_ms = pass_ms(&target, sessions, 1 + drafts.round() as usize)?;
+                laws.push(Law {
+                    draft: of,
+                    sessions,
+                    drafts,
+                    draft_ms,
+                    verify_ms,
+                    law: 1.0 + drafts * draft_ms / verify_ms,
+                    measured: guesses.tokens_per_second / own.tokens_per_second,
+                });
+            }
+        }
+        Ok(laws)
     }
 
     /// Texts as the target writes them alone, and the draft model's guesses at them.
     async fn texts(&self, draft: &Model, tokenizer: &Tokenizer, hello: &Hello) -> Result<Vec<Arc<Text>>, Failure> {
-        let server = self.server(Way::Alone)?;
+        let server = self.server(Way::Alone, 0)?;
         let mut texts = Vec::new();
         for (seed, beginning) in (1..).zip(beginnings(8).iter().take(8)) {
             let prompt = tokenizer.encode_prompt(draft.config().first_token(), beginning)?;
             let mut text = Text { seed, ids: prompt.clone(), prompt, guesses: Vec::new() };
-            let written = Session::open(&server, hello).await?.write(&text, false, None).await?;
+            let written = Session::open(&server, hello).await?.write(&text, None, None).await?;
             text.ids.extend(written);
             text.guesses = guesses(draft, &text)?;
             texts.push(Arc::new(text));
@@ -159,8 +237,15 @@ impl Bench {
     }
 
     /// Runs `sessions` sessions until the time is over; each begins another text when one has ended.
-    async fn level(&self, way: Way, sessions: usize, hello: &Hello, texts: &[Arc<Text>]) -> Result<Level, Failure> {
-        let server = self.server(way)?;
+    async fn level(
+        &self,
+        (way, draft): (Way, usize),
+        sessions: usize,
+        hello: &Hello,
+        texts: &[Arc<Text>],
+    ) -> Result<Level, Failure> {
+        let server = self.server(way, draft)?;
+        let guess = way.guesses().then(|| Duration::from_millis(GUESS_MS[draft]));
         let mut players = JoinSet::new();
         let start = Instant::now();
         let end = start + self.time;
@@ -169,7 +254,7 @@ impl Bench {
             players.spawn(async move {
                 let mut tokens = 0;
                 for text in texts.iter().cycle().skip(offset) {
-                    let written = session.write(text, way.guesses(), Some(end)).await?;
+                    let written = session.write(text, guess, Some(end)).await?;
                     tokens += written.len();
                     if Instant::now() >= end {
                         break;
@@ -185,15 +270,36 @@ impl Bench {
         let seconds = start.elapsed().as_secs_f64();
         let counted = server.metrics().await?;
         let all: f64 = tokens.iter().sum();
+        let passes = counted.value("outrider_passes_total");
         Ok(Level {
             way,
+            draft: DRAFTS[draft],
             sessions,
             tokens_per_second: all / seconds,
             least: tokens.iter().copied().fold(f64::INFINITY, f64::min) / seconds,
-            passes_per_token: counted.value("outrider_passes_total") / all,
+            passes_per_token: passes / all,
             rows_per_token: counted.value("outrider_run_rows_sum") / all,
+            own_drafts_per_pass: counted.sum("outrider_own_drafts_judged_total") / passes,
+            memory: counted.value("outrider_process_resident_memory_bytes"),
         })
     }
+}
+
+/// Milliseconds of a pass on one thread with `rows` rows for each of `sessions` texts: the median of some.
+fn pass_ms(model: &Model, sessions: usize, rows: usize) -> Result<f64, Failure> {
+    outrider_models::threads::set(1);
+    let tokens = vec![1; rows];
+    let positions: Vec<usize> = (0..rows).collect();
+    let mut times = Vec::new();
+    for _ in 0..9 {
+        let mut caches: Vec<_> = (0..sessions).map(|_| model.new_cache()).collect();
+        let mut chunks: Vec<Chunk<'_>> =
+            caches.iter_mut().map(|cache| Chunk { cache, tokens: &tokens, positions: &positions }).collect();
+        let began = Instant::now();
+        model.forward(&mut chunks)?;
+        times.push(began.elapsed().as_secs_f64() * 1e3);
+    }
+    Samples::of(&times).map(|times| times.median).ok_or_else(|| "no pass was timed".into())
 }
 
 /// Token that the draft model chooses with the shared noise, for each position after the prompt.
@@ -238,8 +344,9 @@ impl Session {
         }
     }
 
-    /// Has the server write a text, with guesses or without; cuts it off when the time is over. Returns the tokens.
-    async fn write(&mut self, text: &Text, guesses: bool, end: Option<Instant>) -> Result<Vec<u32>, Failure> {
+    /// Has the server write a text, with guesses that take the edge some time each, or without; cuts it off when the time
+    /// is over. Returns the tokens.
+    async fn write(&mut self, text: &Text, guess: Option<Duration>, end: Option<Instant>) -> Result<Vec<u32>, Failure> {
         self.generation += 1;
         let generation = self.generation;
         let request = Request {
@@ -261,11 +368,11 @@ impl Session {
             if guessed <= written.len() || wrong < written.len() {
                 (chain, guessed, wrong) = (chain + 1, written.len(), usize::MAX);
             }
-            if guesses && guessed < limit {
+            if let Some(guess) = guess.filter(|_| guessed < limit) {
                 let is_wrong = |&position: &usize| text.guesses[position] != text.ids[position];
                 wrong = wrong.min((guessed..limit).find(is_wrong).unwrap_or(usize::MAX));
                 let count = limit - guessed;
-                ready = ready.max(Instant::now()) + DRAFT * count as u32;
+                ready = ready.max(Instant::now()) + guess * count as u32;
                 time::sleep_until(ready.into()).await;
                 let payload = scheme.encode_round(&Drafts::Ids(text.guesses[guessed..limit].to_vec()))?;
                 let (position, count) = (guessed as u32, count as u8);
@@ -303,34 +410,32 @@ impl Session {
     }
 }
 
-fn tables(levels: &[Level]) -> Result<String, Failure> {
-    let one =
-        levels.iter().find(|level| level.way == Way::Alone && level.sessions == 1).map_or(0.0, |level| level.least);
-    let wanted = one / 2.0;
+fn tables(levels: &[Level], laws: &[Law]) -> Result<String, Failure> {
     let mut text = format!(
         "The built-in target grown to 1.1B: the cost of such a model, the text and the acceptance rate of the small one. \
-         One thread for the server's models; guesses come {LEAD} ahead at most, each {} ms after the one before. Every \
-         session writes {TOKENS} tokens after eight words, at T = 0.7.\n\n\
-         A session alone gets {} tokens/s; r is half of that, {}.\n\n\
-         | way | sessions that get r each | tokens/s of all, then |\n|---|--:|--:|\n",
-        DRAFT.as_millis(),
-        digits(one),
-        digits(wanted)
+         One thread for the server's models; edges guess {LEAD} ahead at most, a guess each {GUESS_MS:?} ms with the \
+         draft models of {DRAFTS:?} parameters. Every session writes {TOKENS} tokens after eight words, at T = 0.7.\n\n\
+         | sessions | way | draft | tokens/s of all | of the slowest | forward passes / token | rows / token | memory, MiB |\n\
+         |--:|---|--:|--:|--:|--:|--:|--:|\n",
     );
-    for way in Way::ALL {
-        let served = levels.iter().filter(|level| level.way == way && level.least >= wanted);
-        let most = served.max_by_key(|level| level.sessions);
-        let (sessions, tokens) = most.map_or((0, 0.0), |level| (level.sessions, level.tokens_per_second));
-        writeln!(text, "| {} | {sessions} | {} |", way.name(), digits(tokens))?;
+    for Level { way, draft, sessions, tokens_per_second, least, passes_per_token, rows_per_token, memory, .. } in levels
+    {
+        let name = way.name();
+        let [all, least, memory] = [*tokens_per_second, *least, memory / f64::from(1 << 20)].map(digits);
+        writeln!(
+            text,
+            "| {sessions} | {name} | {draft} | {all} | {least} | {passes_per_token:.2} | {rows_per_token:.2} | {memory} |"
+        )?;
     }
     text.push_str(
-        "\n| sessions | way | tokens/s of all | of the slowest | forward passes / token | rows / token |\n\
-         |--:|---|--:|--:|--:|--:|\n",
+        "\nThroughput with guesses as a multiple of that with the server's own drafts, beside 1 + γ·t_draft/t_verify \
+         (arXiv 2606.25091). γ: own drafts in a pass for each text, with the smallest draft model; times of passes of this machine with a row for each \
+         session, and with the rows that judge.\n\n\
+         | draft | sessions | γ | t_draft, ms | t_verify, ms | law | measured |\n|--:|--:|--:|--:|--:|--:|--:|\n",
     );
-    for Level { way, sessions, tokens_per_second, least, passes_per_token, rows_per_token } in levels {
-        let name = way.name();
-        let [all, least] = [*tokens_per_second, *least].map(digits);
-        writeln!(text, "| {sessions} | {name} | {all} | {least} | {passes_per_token:.2} | {rows_per_token:.2} |")?;
+    for Law { draft, sessions, drafts, draft_ms, verify_ms, law, measured } in laws {
+        let [draft_ms, verify_ms] = [*draft_ms, *verify_ms].map(digits);
+        writeln!(text, "| {draft} | {sessions} | {drafts:.2} | {draft_ms} | {verify_ms} | {law:.2} | {measured:.2} |")?;
     }
     Ok(text)
 }

@@ -48,8 +48,9 @@ struct Size {
     parameters: usize,
 }
 
-/// Sizes in the widths of SmolLM2-135M and TinyLlama-1.1B.
-const SIZES: [Size; 2] = [
+/// Sizes in the widths of SmolLM2-135M and TinyLlama-1.1B, and a thirtieth of the latter.
+const SIZES: [Size; 3] = [
+    Size { name: "37M", hidden: 384, feed_forward: 1024, parameters: 37_000_000 },
     Size { name: "135M", hidden: 576, feed_forward: 1536, parameters: 135_000_000 },
     Size { name: "1.1B", hidden: 2048, feed_forward: 5632, parameters: 1_100_000_000 },
 ];

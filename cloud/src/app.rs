@@ -39,7 +39,7 @@ use tower_http::{
 };
 
 use crate::{
-    http::{AddressedModel, Shared, access_log, admission},
+    http::{AddressedModel, Shared, access_log, admission, host},
     openai,
 };
 
@@ -133,6 +133,7 @@ fn public(shared: Arc<Shared>, metrics: Router<Arc<Shared>>, probes: Router<Arc<
         .layer(header("cross-origin-resource-policy", "same-origin"))
         // After the layers: they do not apply to an upgraded connection.
         .route("/session", get(socket::upgrade).layer(admit()))
+        .layer(middleware::from_fn(host::check))
         .layer(middleware::from_fn_with_state(Arc::clone(&shared), access_log::observe))
         .with_state(shared)
 }

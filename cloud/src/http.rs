@@ -6,6 +6,7 @@
 //! | `state` | settings and handles that all routes read |
 //! | `error` | errors in the shape of OpenAI's API |
 //! | `admission` | the checks before a request reaches its route |
+//! | `host` | the check of the `Host` header |
 //! | `access_log`, `request_id` | request ids, and a line of the log for each request |
 //! | `access` | the policy of these checks: origins, tokens, proxies, evidence |
 //! | `origin` | sites whose pages may use the server |
@@ -24,6 +25,7 @@ mod addressed_model;
 pub(crate) mod admission;
 mod client_address;
 mod error;
+pub(crate) mod host;
 mod models;
 mod origin;
 mod pair_file;

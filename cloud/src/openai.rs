@@ -25,7 +25,7 @@ use std::{collections::VecDeque, convert::Infallible, sync::Arc};
 use axum::{
     Json, Router,
     extract::State,
-    http::{Method, StatusCode, Uri},
+    http::{Method, StatusCode, Uri, header::CACHE_CONTROL},
     response::{
         IntoResponse, Response,
         sse::{Event, KeepAlive, Sse},
@@ -118,8 +118,9 @@ async fn chat_completions(State(shared): State<Arc<Shared>>, request: AdmittedRe
 
 async fn responses(State(shared): State<Arc<Shared>>, request: AdmittedRequest) -> Result<Response, ApiError> {
     let prompt = request.response(&shared).await?;
+    let settings = request.response_settings()?;
     let Begun { answer, deltas, stream, .. } = begin(&shared, request, Endpoint::Chat, prompt).await?;
-    responses::respond(answer, deltas, stream).await
+    responses::respond(answer, settings, deltas, stream).await
 }
 
 /// A generation that has begun.
@@ -140,7 +141,8 @@ async fn answer(
     let client = admitted.caller.address;
     let Begun { answer, mut deltas, stream, choices } = begin(shared, admitted, endpoint, prompt).await?;
     Ok(if stream {
-        Sse::new(events(answer, deltas, choices)).keep_alive(KeepAlive::default()).into_response()
+        let events = Sse::new(events(answer, deltas, choices)).keep_alive(KeepAlive::default());
+        ([(CACHE_CONTROL, "no-store")], events).into_response()
     } else {
         let mut texts: Vec<Delta> = (0..choices).map(|choice| Delta { choice, ..Delta::default() }).collect();
         while let Some(Delta { choice, pieces, reasoning, logprobs, ids, finish, .. }) = deltas.next().await? {

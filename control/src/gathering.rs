@@ -9,8 +9,8 @@ use core::time::Duration;
 use std::collections::{HashMap, HashSet};
 
 /// Longest wait: this part of the last run, as a divisor, and at most [`LONGEST`].
-const SHARE: u32 = 8;
-const LONGEST: Duration = Duration::from_millis(4);
+const SHARE: u32 = 4;
+const LONGEST: Duration = Duration::from_millis(20);
 /// Multiple of the wait within which a session still counts as coming back at once, so that a session that misses the
 /// wait by a little is waited for the next time.
 const LATE: u32 = 2;
@@ -86,10 +86,10 @@ mod tests {
         for slot in [1, 2, 3] {
             gathering.answered(slot, next);
         }
-        assert_eq!(gathering.expected(next), Some(2 * MS), "an eighth of the run");
+        assert_eq!(gathering.expected(next), Some(4 * MS), "a quarter of the run");
         gathering.came(1, next + MS);
-        assert_eq!(gathering.expected(next + MS), Some(MS), "the third is still out");
-        assert_eq!(gathering.expected(next + 2 * MS), None, "it was waited for long enough");
+        assert_eq!(gathering.expected(next + MS), Some(3 * MS), "the third is still out");
+        assert_eq!(gathering.expected(next + 4 * MS), None, "it was waited for long enough");
         gathering.came(3, next + 9 * MS);
         gathering.answered(3, next + 20 * MS);
         assert_eq!(gathering.expected(next + 20 * MS), None, "it was late once");

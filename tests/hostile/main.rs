@@ -5,6 +5,7 @@ mod frames;
 mod heads;
 mod lies;
 mod requests;
+mod schemas;
 mod seats;
 mod silence;
 mod unread;

@@ -8,6 +8,8 @@ mod clients;
 mod echo;
 mod files;
 mod gateway;
+mod http_forms;
+mod logprobs;
 mod metric_rules;
 mod metrics;
 mod models;

@@ -329,7 +329,8 @@ async fn what_is_told_of_tokens_is_the_targets_softmax() {
             let mut told: Vec<f64> =
                 told["top_logprobs"][index].as_object().unwrap().values().map(|p| p.as_f64().unwrap()).collect();
             told.sort_by(|a, b| b.total_cmp(a));
-            assert!(told.len() == 3 && told.iter().zip(&of).all(|(told, p)| (told - p).abs() < 1e-4), "{told:?}");
+            let likeliest = told.iter().take(3).zip(&of).all(|(told, p)| (told - p).abs() < 1e-4);
+            assert!(likeliest && told.len() <= 4 && told.iter().any(|told| (told - expected).abs() < 1e-4), "{told:?}");
         }
     }
     let metrics = server.engine.metrics().text();

@@ -142,7 +142,7 @@ async fn what_the_target_calls_comes_back_as_calls() {
     let calls = "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"place\": \"é\", \"days\": 2}}\n</tool_call>\n\
         <tool_call>\n{\"name\": \"weather\", \"arguments\": {}}\n</tool_call>";
     let called = [
-        json!({ "name": "weather", "arguments": "{\"place\":\"é\",\"days\":2}" }),
+        json!({ "name": "weather", "arguments": "{\"place\": \"é\", \"days\": 2}" }),
         json!({ "name": "weather", "arguments": "{}" }),
     ];
     for (before, content) in [("", Value::Null), ("Let me look. \n", json!("Let me look."))] {
@@ -214,7 +214,7 @@ async fn a_template_that_teaches_another_form_is_answered_in_it() {
     let call = r#"{"name": "weather", "parameters": {"days": 1}}"#;
     let choice = scripted.answers(call, question(weather())).await;
     assert_eq!((&choice["finish_reason"], &choice["message"]["content"]), (&json!("tool_calls"), &Value::Null));
-    assert_eq!(functions(&choice["message"]), [json!({ "name": "weather", "arguments": "{\"days\":1}" })]);
+    assert_eq!(functions(&choice["message"]), [json!({ "name": "weather", "arguments": "{\"days\": 1}" })]);
     assert!(scripted.prompt().starts_with("[\n    {\n        \"type\": \"function\""), "{}", scripted.prompt());
     // Any JSON is no call.
     let other = r#"{"name": "rain", "parameters": {}}"#;
@@ -325,7 +325,7 @@ async fn a_response_has_items_and_its_conversation_goes_on() {
     write("It will not.");
     let body = json!({ "input": "Will it rain?", "instructions": "Be brief.", "temperature": 0, "store": false });
     let whole = ask(&body).await;
-    let text = json!({ "type": "output_text", "text": "It will not.", "annotations": [] });
+    let text = json!({ "type": "output_text", "text": "It will not.", "annotations": [], "logprobs": [] });
     let message = json!({ "type": "message", "role": "assistant", "status": "completed", "content": [text] });
     assert_eq!((&whole["status"], &whole["object"]), (&json!("completed"), &json!("response")));
     assert_eq!(output(whole), json!([message]));
@@ -353,15 +353,21 @@ async fn a_response_has_items_and_its_conversation_goes_on() {
     let body = json!({ "input": [{ "role": "user", "content": [{ "type": "input_text", "text": "Will it rain?" }] }],
         "tools": [tool], "temperature": 0 });
     let whole = ask(&body).await;
+    assert_eq!((&whole["tools"], &whole["tool_choice"]), (&body["tools"], &json!("auto")));
+    assert_eq!(
+        (&whole["usage"]["input_tokens_details"], &whole["parallel_tool_calls"]),
+        (&json!({ "cached_tokens": 0 }), &json!(true))
+    );
     let items = whole["output"].as_array().unwrap().clone();
     assert_eq!((&items[0]["content"][0]["text"], &items[1]["name"]), (&json!("Let me look."), &json!("weather")));
-    assert_eq!((&items[1]["type"], &items[1]["arguments"]), (&json!("function_call"), &json!("{\"days\":2}")));
+    assert_eq!((&items[1]["type"], &items[1]["arguments"]), (&json!("function_call"), &json!("{\"days\": 2}")));
     let (events, streamed) = response_events(&scripted, body.clone()).await;
     assert_eq!(streamed["output"][1]["arguments"], items[1]["arguments"]);
     assert!(events.iter().any(|event| event["type"] == "response.function_call_arguments.done"));
     write("No.");
     let mut next = body.clone();
-    let result = json!({ "type": "function_call_output", "call_id": items[1]["call_id"], "output": "dry" });
+    let dry = json!([{ "type": "input_text", "text": "dry" }]);
+    let result = json!({ "type": "function_call_output", "call_id": items[1]["call_id"], "output": dry });
     next["input"].as_array_mut().unwrap().extend(items.into_iter().chain([result]));
     ask(&next).await;
     let seen = "assistant: Let me look.<tool_call>{\"name\": \"weather\", \"arguments\": {\"days\": 2}}</tool_call>\n\
@@ -371,6 +377,13 @@ async fn a_response_has_items_and_its_conversation_goes_on() {
     for (body, param) in [
         (json!({}), "input"),
         (json!({ "input": [{ "type": "image" }] }), "input"),
+        (json!({ "input": [] }), "input"),
+        (json!({ "input": "a", "text": "json" }), "text"),
+        (json!({ "input": "a", "text": { "format": "json" } }), "text.format"),
+        (json!({ "input": "a", "tools": {} }), "tools"),
+        (json!({ "input": "a", "logprobs": true }), "logprobs"),
+        (json!({ "input": "a", "top_logprobs": 2 }), "top_logprobs"),
+        (json!({ "input": "a", "max_output_tokens": 0 }), "max_output_tokens"),
         (json!({ "input": "a", "previous_response_id": "resp_1" }), "previous_response_id"),
         (json!({ "input": "a", "messages": [] }), "messages"),
         (json!({ "input": "a", "background": true }), "background"),

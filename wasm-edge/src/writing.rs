@@ -141,9 +141,7 @@ impl From<Piece> for PieceEvent {
     fn from(piece: Piece) -> Self {
         match piece {
             Piece::Text(text) => Self::Text { text },
-            Piece::Call(call) => {
-                Self::Call { name: call.name, arguments: serde_json::Value::Object(call.arguments).to_string() }
-            }
+            Piece::Call(call) => Self::Call { name: call.name, arguments: call.arguments },
         }
     }
 }

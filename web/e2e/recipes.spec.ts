@@ -381,7 +381,7 @@ test('calls of tools are read in what was written', async ({ page }) => {
     return pieces ?? [];
   }, template);
   expect(pieces.filter(({ type }) => type === 'call')).toEqual([
-    { type: 'call', name: 'weather', arguments: '{"place":"Bern"}' },
+    { type: 'call', name: 'weather', arguments: '{"place": "Bern"}' },
   ]);
   expect(pieces[0]).toMatchObject({ type: 'text' });
 });

@@ -220,11 +220,17 @@ impl Run<'_> {
         process::run(self.command()?.arg(&self.folder).args(engines).args(self.form))
     }
 
-    /// The target costs what 1.1 billion parameters do.
+    /// The target costs what 1.1 billion parameters do, and drafts a thirtieth and an eighth of that.
     fn capacity(&self) -> Result<()> {
         let binary = server::build(self.workspace)?;
         let target = pair::grow(self.workspace, "target", "1.1B")?;
-        process::run(self.command()?.arg(&self.folder).arg(binary).arg(target).args(self.form))
+        let drafts = ["37M", "135M"].map(|size| pair::grow(self.workspace, "draft", size));
+        let mut measure = self.command()?;
+        measure.arg(&self.folder).arg(binary).arg(target);
+        for draft in drafts {
+            measure.arg(draft?);
+        }
+        process::run(measure.args(self.form))
     }
 
     /// Engines on one core; gateways, edges and clients on another.

@@ -1,6 +1,6 @@
 //! Errors in OpenAI's format: `{"error": {"message", "type", "param", "code"}}`.
 
-use std::time::Duration;
+use std::{error::Error, iter, time::Duration};
 
 use axum::{
     Json,
@@ -10,6 +10,7 @@ use axum::{
 };
 use outrider_codec::frame::{ErrorCode, ErrorFrame};
 use serde_json::{Value, json};
+use tower_http::timeout::TimeoutError;
 
 use super::{models::UnknownModel, request_id};
 use crate::{keys::seconds, session::Full, sessions::NoSession};
@@ -53,6 +54,12 @@ impl ApiError {
     pub(crate) fn body_timeout() -> Self {
         let text = "The body did not arrive in time.";
         Self::new(StatusCode::REQUEST_TIMEOUT, "invalid_request_error", text).code("body_timeout")
+    }
+
+    /// A body in a form that is not decoded.
+    pub(crate) fn content_coding(coding: &str) -> Self {
+        let text = format!("The body is encoded with {coding}; send it as it is.");
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request_error", text).code("unsupported_content_coding")
     }
 
     /// Adds the name of the offending parameter.
@@ -103,9 +110,18 @@ impl From<BytesRejection> for ApiError {
                 let text = "The body is longer than this server takes; its operator can raise --max-body.";
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, "invalid_request_error", text).code("body_too_long")
             }
-            _ => Self::body_timeout(),
+            _ if causes(&rejection).any(|cause| cause.is::<TimeoutError>()) => Self::body_timeout(),
+            _ => {
+                let cause = causes(&rejection).last().map(ToString::to_string).unwrap_or_default();
+                Self::invalid(format!("The body cannot be read: {cause}.")).code("malformed_body")
+            }
         }
     }
+}
+
+/// An error and the causes of it, the first one last.
+fn causes<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
+    iter::successors(Some(error), |&error: &&'e (dyn Error + 'static)| error.source())
 }
 
 impl From<Full> for ApiError {

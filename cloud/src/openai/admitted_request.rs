@@ -5,8 +5,10 @@ use std::{sync::Arc, time::SystemTime};
 use axum::{
     body::Bytes,
     extract::{FromRequest, Request},
+    http::header::CONTENT_ENCODING,
 };
 use outrider_models::{CallReader, ChatError, EncodeError, ReasoningReader};
+use serde_json::{Value, json};
 use tokio::time;
 
 use super::{
@@ -42,6 +44,9 @@ impl FromRequest<Arc<Shared>> for AdmittedRequest {
         let caller = request.extensions().get::<Caller>().copied();
         let caller = caller.ok_or_else(|| ApiError::internal("The client's address is unknown."))?;
         let key = request.extensions().get::<Arc<Key>>().cloned();
+        if let Some(coding) = request.headers().get(CONTENT_ENCODING).filter(|coding| *coding != "identity") {
+            return Err(ApiError::content_coding(&String::from_utf8_lossy(coding.as_bytes())));
+        }
         let entry = shared.state.sessions.open(caller.address).await?;
         let body = time::timeout(PAUSES * shared.state.caps.body_read, Bytes::from_request(request, &())).await;
         Ok(Self { caller, entry, key, body: body.map_err(|_| ApiError::body_timeout())?? })
@@ -69,7 +74,7 @@ impl AdmittedRequest {
         self.read(shared, |fields, served, context| {
             let Completion { prompts, common } = Completion::read(fields, &served.sampling)?;
             let prompts = prompts.into_iter().map(|prompt| match prompt {
-                PromptInput::Tokens(tokens) => Ok(tokens),
+                PromptInput::Tokens(tokens) => known(served, tokens),
                 PromptInput::Text(text) => encode(served, context, &text),
             });
             let prompts = prompts.collect::<Result<_, ApiError>>()?;
@@ -88,6 +93,16 @@ impl AdmittedRequest {
     pub(super) async fn response(&self, shared: &Shared) -> Result<Prompt, ApiError> {
         self.read(shared, |fields, served, context| chat_prompt(response_request::as_chat(fields)?, served, context))
             .await
+    }
+
+    /// Fields of a request for `/v1/responses` that its response repeats.
+    pub(super) fn response_settings(&self) -> Result<Value, ApiError> {
+        let mut fields = Fields::parse(&self.body)?;
+        Ok(json!({
+            "tools": fields.take("tools").unwrap_or_else(|| json!([])),
+            "tool_choice": fields.take("tool_choice").unwrap_or_else(|| json!("auto")),
+            "parallel_tool_calls": fields.take("parallel_tool_calls").unwrap_or_else(|| json!(true)),
+        }))
     }
 
     /// Parses the body in turn with other clients, since long requests take much time and memory.
@@ -144,6 +159,18 @@ fn fit(served: &Served, context: usize, bytes: usize) -> Result<(), ApiError> {
 /// Error of a request that does not fit into the context.
 pub(super) fn too_long(text: String) -> ApiError {
     ApiError::invalid(text).code("context_length_exceeded")
+}
+
+/// Refuses a prompt with ids that the model does not have.
+fn known(served: &Served, tokens: Vec<u32>) -> Result<Vec<u32>, ApiError> {
+    let vocab_size = served.target.vocab_size;
+    match tokens.iter().find(|id| **id >= vocab_size) {
+        None => Ok(tokens),
+        Some(id) => {
+            let text = format!("The prompt has the token {id}, outside the vocabulary of {vocab_size}.");
+            Err(ApiError::invalid(text).param("prompt"))
+        }
+    }
 }
 
 /// Encodes a prompt, with the token that begins a text.

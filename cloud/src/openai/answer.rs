@@ -1,9 +1,11 @@
 //! Objects and chunks of responses.
 
+use std::iter;
+
 use outrider_models::{Call, Piece};
 use serde_json::{Map, Value, json};
 
-use super::delta::{Delta, TokenLogprob};
+use super::delta::{Delta, TokenLogprob, TokenText};
 
 /// Endpoint of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,35 +130,30 @@ impl Answer {
 
     /// Formats log-probabilities of tokens as the endpoint does.
     fn logprobs(&self, tokens: &[TokenLogprob]) -> Value {
-        let token = |text: &str, log_probability: Option<f64>| {
-            // Bytes that are not valid UTF-8 on their own are unknown here.
-            let bytes = (!text.contains(char::REPLACEMENT_CHARACTER)).then_some(text.as_bytes());
-            json!({ "token": text, "logprob": log_probability, "bytes": bytes })
-        };
+        let token = |TokenText { text, bytes }: &TokenText, log_probability: Option<f64>| json!({ "token": text, "logprob": log_probability, "bytes": bytes });
         match self.endpoint {
             _ if !self.has_log_probabilities => Value::Null,
             Endpoint::Chat => {
                 let content = tokens.iter().map(|own| {
-                    let mut of = token(&own.text, own.log_probability);
-                    of["top_logprobs"] = own.likeliest.iter().map(|(text, p)| token(text, Some(*p))).collect();
+                    let mut of = token(&own.token, own.log_probability);
+                    of["top_logprobs"] = own.likeliest.iter().map(|(of, p)| token(of, Some(*p))).collect();
                     of
                 });
                 json!({ "content": content.collect::<Vec<_>>(), "refusal": null })
             }
             Endpoint::Completion => {
                 let likeliest = |own: &TokenLogprob| {
-                    if own.log_probability.is_none() {
-                        return Value::Null;
-                    }
+                    let Some(log_probability) = own.log_probability else { return Value::Null };
                     let mut top = Map::new();
-                    for (text, p) in &own.likeliest {
-                        // Tokens of the same text share an entry; the most likely one comes first.
-                        top.entry(text.as_str()).or_insert_with(|| json!(p));
+                    // The chosen token has an entry in any case. Tokens of the same text share one, and the most likely
+                    // of them comes first.
+                    for (token, p) in own.likeliest.iter().chain([&(own.token.clone(), log_probability)]) {
+                        top.entry(name(token)).or_insert_with(|| json!(p));
                     }
                     Value::Object(top)
                 };
                 json!({
-                    "tokens": tokens.iter().map(|own| &own.text).collect::<Vec<_>>(),
+                    "tokens": tokens.iter().map(|own| name(&own.token)).collect::<Vec<_>>(),
                     "token_logprobs": tokens.iter().map(|own| own.log_probability).collect::<Vec<_>>(),
                     "top_logprobs": tokens.iter().map(likeliest).collect::<Vec<_>>(),
                     "text_offset": tokens.iter().map(|own| own.offset).collect::<Vec<_>>(),
@@ -176,8 +173,7 @@ impl Answer {
             char::from(digit)
         };
         let id: String = (0..9).map(|_| digit()).collect();
-        let arguments = Value::Object(call.arguments.clone()).to_string();
-        json!({ "id": id, "type": "function", "function": { "name": call.name, "arguments": arguments } })
+        json!({ "id": id, "type": "function", "function": { "name": call.name, "arguments": call.arguments } })
     }
 
     /// Builds the last chunk, which has the token counts.
@@ -219,6 +215,14 @@ impl Answer {
     }
 }
 
+/// Name of a token in a completion: its text, or its bytes as OpenAI writes those of an incomplete character.
+fn name(TokenText { text, bytes }: &TokenText) -> String {
+    if text.as_bytes() == bytes {
+        return text.clone();
+    }
+    iter::once("bytes:".to_owned()).chain(bytes.iter().map(|byte| format!("\\x{byte:02x}"))).collect()
+}
+
 fn choice(index: u32, what: &str, content: &Value, logprobs: &Value, finish: Option<&str>) -> Value {
     json!({ "index": index, what: content, "logprobs": logprobs, "finish_reason": finish })
 }
@@ -227,14 +231,16 @@ fn choice(index: u32, what: &str, content: &Value, logprobs: &Value, finish: Opt
 mod tests {
     use super::*;
 
-    /// Single bytes of characters have the same text; an entry of OpenAI's map is that of the likeliest.
+    /// Special tokens have the same text, none; an entry of OpenAI's map is that of the likeliest. Bytes of incomplete
+    /// characters have names of their own, and so has the chosen token, however unlikely.
     #[test]
     fn tokens_of_one_text_share_the_entry_of_the_likeliest() {
-        let likeliest = [("\u{fffd}", -0.5), ("a", -1.5), ("\u{fffd}", -2.5)];
+        let of = |bytes: &[u8]| TokenText { text: String::from_utf8_lossy(bytes).into_owned(), bytes: bytes.to_vec() };
+        let likeliest = [(&b""[..], -0.5), (b"a", -1.5), (b"", -2.5), (b"\xe2\x80", -3.5), (b"\xe2", -4.5)];
         let token = TokenLogprob {
-            text: "\u{fffd}".to_owned(),
-            log_probability: Some(-0.5),
-            likeliest: likeliest.map(|(text, p)| (text.to_owned(), p)).to_vec(),
+            token: of(b"b"),
+            log_probability: Some(-9.5),
+            likeliest: likeliest.map(|(bytes, p)| (of(bytes), p)).to_vec(),
             offset: 0,
         };
         let answer = Answer {
@@ -247,6 +253,9 @@ mod tests {
             has_log_probabilities: true,
             has_token_ids: false,
         };
-        assert_eq!(answer.logprobs(&[token])["top_logprobs"], json!([{ "\u{fffd}": -0.5, "a": -1.5 }]));
+        assert_eq!(
+            answer.logprobs(&[token])["top_logprobs"],
+            json!([{ "": -0.5, "a": -1.5, "bytes:\\xe2\\x80": -3.5, "bytes:\\xe2": -4.5, "b": -9.5 }])
+        );
     }
 }

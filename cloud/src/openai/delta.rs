@@ -1,6 +1,6 @@
 //! Additions to the choices of a request.
 
-use outrider_models::Piece;
+use outrider_models::{Piece, TextStream, Tokenizer};
 
 use crate::http::ApiError;
 
@@ -32,16 +32,36 @@ impl Delta {
     }
 }
 
-/// Text of a token, with its log-probability under the target.
+/// A token with its log-probability under the target.
 #[derive(Debug, Clone)]
 pub(super) struct TokenLogprob {
-    pub(super) text: String,
+    pub(super) token: TokenText,
     /// `None` for the first token of a text, which no token is before.
     pub(super) log_probability: Option<f64>,
     /// Most likely tokens at this position with their log-probabilities, in descending order.
-    pub(super) likeliest: Vec<(String, f64)>,
-    /// Number of characters of the tokens before it.
+    pub(super) likeliest: Vec<(TokenText, f64)>,
+    /// Number of characters of the text before the token, or before the character that it is a part of.
     pub(super) offset: usize,
+}
+
+/// What a token adds to a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct TokenText {
+    /// U+FFFD for bytes that form no character on their own.
+    pub(super) text: String,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl TokenText {
+    /// Text of a token that comes next in `stream`.
+    pub(super) fn of(id: u32, stream: &TextStream, tokenizer: &Tokenizer) -> Self {
+        let text = stream.text_of(tokenizer, id);
+        let bytes = match tokenizer.bytes_of(id) {
+            Some(bytes) if text.contains(char::REPLACEMENT_CHARACTER) => bytes,
+            _ => text.clone().into_bytes(),
+        };
+        Self { text, bytes }
+    }
 }
 
 /// Error of a target that returns chosen tokens only.

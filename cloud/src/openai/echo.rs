@@ -3,7 +3,7 @@
 use outrider_codec::frame::Request;
 use outrider_models::{Piece, TextStream, Tokenizer};
 
-use super::delta::{Delta, TokenLogprob, no_probabilities};
+use super::delta::{Delta, TokenLogprob, TokenText, no_probabilities};
 use crate::{http::ApiError, target::TargetSlot};
 
 /// Delta of the prompt of a choice, which ends it if no token is to follow. `count` most likely tokens are listed at
@@ -31,19 +31,22 @@ pub(super) async fn delta(
     let (mut stream, mut text, mut logprobs) = (TextStream::new(), String::new(), Vec::new());
     let mut offset = 0;
     for (index, &id) in tokens.iter().enumerate() {
-        let own = stream.text_of(tokenizer, id);
         if count.is_some() {
             let probability = if index > 0 { probabilities.next() } else { None };
             let likeliest = probability.iter().flat_map(|probability| &probability.likeliest);
-            let likeliest = likeliest.map(|&(id, p)| (stream.text_of(tokenizer, id), p)).collect();
+            let likeliest = likeliest.map(|&(id, p)| (TokenText::of(id, &stream, tokenizer), p)).collect();
             let log_probability = probability.as_ref().map(|probability| probability.log_probability);
-            let length = own.chars().count();
-            logprobs.push(TokenLogprob { text: own, log_probability, likeliest, offset });
-            offset += length;
+            let token = TokenText::of(id, &stream, tokenizer);
+            logprobs.push(TokenLogprob { token, log_probability, likeliest, offset });
         }
-        text += &stream.push(tokenizer, id);
+        let own = stream.push(tokenizer, id);
+        offset += own.chars().count();
+        text += &own;
     }
-    text += &stream.finish();
     let finish = (request.max_new_tokens == 0).then_some("length");
+    // A character that the prompt has begun is completed by the tokens that follow.
+    if finish.is_some() {
+        text += &stream.finish();
+    }
     Ok(Delta { choice, pieces: vec![Piece::Text(text)], logprobs, finish, is_prompt: true, ..Delta::default() })
 }

@@ -9,8 +9,8 @@ use crate::http::ApiError;
 /// Converts a request to that of a chat.
 pub(super) fn as_chat(mut fields: Fields) -> Result<Fields, ApiError> {
     // Names that a chat has in place of others here.
-    const OF_CHATS: [&str; 5] = ["messages", "n", "response_format", "max_tokens", "max_completion_tokens"];
-    if let Some(name) = OF_CHATS.into_iter().find(|name| fields.map.contains_key(*name)) {
+    const OF_CHATS: [&str; 6] = ["messages", "n", "response_format", "max_tokens", "max_completion_tokens", "logprobs"];
+    if let Some(name) = OF_CHATS.into_iter().find(|name| fields.take(name).is_some()) {
         let text = format!("{name} is not supported here.");
         return Err(ApiError::invalid(text).param(name).code("unsupported_parameter"));
     }
@@ -20,7 +20,9 @@ pub(super) fn as_chat(mut fields: Fields) -> Result<Fields, ApiError> {
     }
     match fields.take("input") {
         Some(Value::String(text)) => messages.push(json!({ "role": "user", "content": text })),
-        Some(Value::Array(items)) => items.into_iter().try_for_each(|item| add_item(item, &mut messages))?,
+        Some(Value::Array(items)) if !items.is_empty() => {
+            items.into_iter().try_for_each(|item| add_item(item, &mut messages))?
+        }
         _ => return Err(wrong("input", "a text, or a list of messages and calls")),
     }
     // Values that keep nothing and cut nothing.
@@ -29,16 +31,20 @@ pub(super) fn as_chat(mut fields: Fields) -> Result<Fields, ApiError> {
         ("truncation", json!("disabled")),
         ("include", json!([])),
         ("reasoning", json!({})),
+        ("top_logprobs", json!(0)),
     ] {
         fields.neutral(name, &[neutral])?;
     }
     let mut chat = Map::from_iter([("messages".to_owned(), Value::Array(messages))]);
     let mut put = |name: &str, value: Value| chat.insert(name.to_owned(), value);
-    if let Some(most) = fields.take("max_output_tokens") {
-        put("max_completion_tokens", most);
+    if let Some(most) = fields.integer("max_output_tokens", 1..=u32::MAX.into())? {
+        put("max_completion_tokens", json!(most));
     }
-    if let Some(Value::Object(mut text)) = fields.take("text") {
-        if let Some(Value::Object(mut format)) = text.remove("format") {
+    if let Some(text) = fields.take("text") {
+        let Value::Object(text) = text else { return Err(wrong("text", "an object with a format")) };
+        let mut text = Fields { map: text, within: "text." };
+        if let Some(format) = text.take("format") {
+            let Value::Object(mut format) = format else { return Err(wrong("text.format", "an object with a type")) };
             let kind = format.remove("type").unwrap_or_default();
             let is_schema = kind == "json_schema";
             let mut form = Map::from_iter([("type".to_owned(), kind)]);
@@ -47,9 +53,10 @@ pub(super) fn as_chat(mut fields: Fields) -> Result<Fields, ApiError> {
             }
             put("response_format", Value::Object(form));
         }
-        Fields { map: text, within: "text." }.finish()?;
+        text.finish()?;
     }
-    if let Some(Value::Array(tools)) = fields.take("tools") {
+    if let Some(tools) = fields.take("tools") {
+        let Value::Array(tools) = tools else { return Err(wrong("tools", "a list of functions")) };
         put("tools", tools.into_iter().map(nested).collect());
     }
     if let Some(choice) = fields.take("tool_choice") {
@@ -74,13 +81,7 @@ fn add_item(item: Value, messages: &mut Vec<Value>) -> Result<(), ApiError> {
         "message" => {
             let mut message = Map::new();
             message.insert("role".to_owned(), item.remove("role").unwrap_or_default());
-            let content = match item.remove("content") {
-                Some(Value::Array(parts)) => {
-                    parts.into_iter().map(part).collect::<Option<Value>>().ok_or_else(refused)?
-                }
-                content => content.unwrap_or_default(),
-            };
-            message.insert("content".to_owned(), content);
+            message.insert("content".to_owned(), texts(item.remove("content")).ok_or_else(refused)?);
             messages.push(Value::Object(message));
         }
         "function_call" => {
@@ -98,13 +99,22 @@ fn add_item(item: Value, messages: &mut Vec<Value>) -> Result<(), ApiError> {
             }
         }
         "function_call_output" => messages.push(json!({
-            "role": "tool", "tool_call_id": item.remove("call_id"), "content": item.remove("output"),
+            "role": "tool", "tool_call_id": item.remove("call_id"),
+            "content": texts(item.remove("output")).ok_or_else(refused)?,
         })),
         // Templates leave the reasoning of earlier answers out.
         "reasoning" => {}
         _ => return Err(refused()),
     }
     Ok(())
+}
+
+/// The content of a message as a chat has it; `None` if a part of it is no text.
+fn texts(content: Option<Value>) -> Option<Value> {
+    match content {
+        Some(Value::Array(parts)) => parts.into_iter().map(part).collect(),
+        content => Some(content.unwrap_or_default()),
+    }
 }
 
 /// A part of a message's content as a chat has it; `None` if it is no text.

@@ -4,6 +4,7 @@ use std::{collections::VecDeque, convert::Infallible};
 
 use axum::{
     Json,
+    http::header::CACHE_CONTROL,
     response::{
         IntoResponse, Response,
         sse::{Event, KeepAlive, Sse},
@@ -17,8 +18,15 @@ use super::{answer::Answer, delta::Delta, token_stream::TokenStream};
 use crate::http::ApiError;
 
 /// Responds with one object or with server-sent events.
-pub(super) async fn respond(answer: Answer, mut deltas: TokenStream, streams: bool) -> Result<Response, ApiError> {
-    let mut writer = Writer::new(answer);
+///
+/// `settings` are fields of the request that a response repeats.
+pub(super) async fn respond(
+    answer: Answer,
+    settings: Value,
+    mut deltas: TokenStream,
+    streams: bool,
+) -> Result<Response, ApiError> {
+    let mut writer = Writer::new(answer, settings);
     if !streams {
         while let Some(delta) = deltas.next().await? {
             writer.add(delta);
@@ -51,7 +59,7 @@ pub(super) async fn respond(answer: Answer, mut deltas: TokenStream, streams: bo
             }
         }
     });
-    Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
+    Ok(([(CACHE_CONTROL, "no-store")], Sse::new(events).keep_alive(KeepAlive::default())).into_response())
 }
 
 /// Kind of an item that consists of text.
@@ -64,6 +72,8 @@ enum Kind {
 /// A response that is being written.
 struct Writer {
     answer: Answer,
+    /// Fields of the request that a response repeats.
+    settings: Value,
     /// Items that are complete.
     output: Vec<Value>,
     /// The item under way, with its text.
@@ -77,8 +87,8 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(answer: Answer) -> Self {
-        Self { answer, output: Vec::new(), open: None, is_cut: false, reasoning_tokens: 0, sequence: 0 }
+    fn new(answer: Answer, settings: Value) -> Self {
+        Self { answer, settings, output: Vec::new(), open: None, is_cut: false, reasoning_tokens: 0, sequence: 0 }
     }
 
     fn event(&mut self, name: &str, mut fields: Value) -> Value {
@@ -96,7 +106,8 @@ impl Writer {
     /// Item that consists of a text, under way or complete.
     fn item(&self, kind: Kind, text: Option<&str>) -> Value {
         let status = if text.is_none() { "in_progress" } else { self.status() };
-        let content = |of: &str| text.map(|text| json!({ "type": of, "text": text, "annotations": [] }));
+        let content =
+            |of: &str| text.map(|text| json!({ "type": of, "text": text, "annotations": [], "logprobs": [] }));
         match kind {
             Kind::Message => json!({
                 "id": self.item_id("msg"), "type": "message", "role": "assistant", "status": status,
@@ -150,7 +161,7 @@ impl Writer {
         let id = item["id"].clone();
         events.push(self.event("response.output_item.added", json!({ "output_index": index, "item": item })));
         if kind == Kind::Message {
-            let part = json!({ "type": "output_text", "text": "", "annotations": [] });
+            let part = json!({ "type": "output_text", "text": "", "annotations": [], "logprobs": [] });
             let fields = json!({ "item_id": id, "output_index": index, "content_index": 0, "part": part });
             events.push(self.event("response.content_part.added", fields));
         }
@@ -173,7 +184,10 @@ impl Writer {
             Kind::Reasoning => ("rs", "response.reasoning_text.delta"),
         };
         let (id, index) = (self.item_id(prefix), self.output.len());
-        let fields = json!({ "item_id": id, "output_index": index, "content_index": 0, "delta": text });
+        let mut fields = json!({ "item_id": id, "output_index": index, "content_index": 0, "delta": text });
+        if kind == Kind::Message {
+            fields["logprobs"] = json!([]);
+        }
         events.push(self.event(name, fields));
     }
 
@@ -188,7 +202,9 @@ impl Writer {
                 fields[name] = value;
                 fields
             };
-            events.push(self.event("response.output_text.done", with("text", json!(text))));
+            let mut done = with("text", json!(text));
+            done["logprobs"] = json!([]);
+            events.push(self.event("response.output_text.done", done));
             events.push(self.event("response.content_part.done", with("part", item["content"][0].clone())));
         }
         events.push(self.event("response.output_item.done", json!({ "output_index": index, "item": item })));
@@ -227,6 +243,7 @@ impl Writer {
         let prompt = self.answer.prompt_tokens;
         let usage = json!({
             "input_tokens": prompt,
+            "input_tokens_details": { "cached_tokens": 0 },
             "output_tokens": tokens,
             "output_tokens_details": { "reasoning_tokens": self.reasoning_tokens },
             "total_tokens": prompt + tokens as usize,
@@ -235,7 +252,7 @@ impl Writer {
     }
 
     fn object(&self, status: &str, usage: Value) -> Value {
-        json!({
+        let mut object = json!({
             "id": format!("resp_{:016x}", self.answer.id),
             "object": "response",
             "created_at": self.answer.created,
@@ -245,6 +262,10 @@ impl Writer {
             "model": self.answer.model,
             "output": self.output,
             "usage": usage,
-        })
+        });
+        for (name, value) in self.settings.as_object().into_iter().flatten() {
+            object[name] = value.clone();
+        }
+        object
     }
 }

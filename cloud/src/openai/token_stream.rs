@@ -33,7 +33,7 @@ use tracing::Instrument;
 
 use super::{
     admitted_request::AdmittedRequest,
-    delta::{Delta, TokenLogprob, no_probabilities},
+    delta::{Delta, TokenLogprob, TokenText, no_probabilities},
     echo,
     seat::{Alone, Seat, SeatSession},
 };
@@ -253,7 +253,8 @@ impl Lane {
             let request = self.params.request(choice);
             let stream = TextStream::after(&self.tokenizer, &request.tokens);
             let mut text = Text {
-                texts: TokenTexts::new(StopStrings::new(stop.clone()), stream),
+                texts: TokenTexts::new(StopStrings::new(stop.clone()), stream.clone()),
+                told: stream,
                 stop_ids: stop_ids.clone(),
                 calls: calls.clone(),
                 reasoning: reasoning.clone(),
@@ -310,12 +311,14 @@ impl Lane {
 /// State of a choice that is being generated.
 struct Text {
     texts: TokenTexts,
+    /// Text of the tokens whose log-probabilities are known, whether it is held back or not.
+    told: TextStream,
     /// Special tokens that end the choice.
     stop_ids: Vec<u32>,
     calls: Option<CallReader>,
     reasoning: Option<ReasoningReader>,
     has_called: bool,
-    /// Number of characters of its tokens.
+    /// Number of characters of that text, and of the prompt if the choice begins with it.
     length: usize,
     /// Log-probabilities of tokens without any text sent yet.
     logprobs: Vec<TokenLogprob>,
@@ -343,7 +346,8 @@ impl Text {
             let end = if is_stop { Some(Finish::Eos) } else { end.filter(|_| index + 1 == count) };
             if let Some(probabilities) = probabilities.as_deref_mut() {
                 match probability(probabilities, position as usize + index, id) {
-                    Ok(_) if end == Some(Finish::Eos) => {}
+                    // What ends a text and has none is no part of it.
+                    Ok(_) if end == Some(Finish::Eos) && self.told.text_of(tokenizer, id).is_empty() => {}
                     Ok(probability) => self.add_logprob(tokenizer, probability),
                     Err(error) => {
                         deltas.push(Err(error));
@@ -369,11 +373,11 @@ impl Text {
     fn add_logprob(&mut self, tokenizer: &Tokenizer, probability: TokenProbability) {
         let TokenProbability { id, log_probability, likeliest, .. } = probability;
         let log_probability = Some(log_probability);
-        let text_of = |id| self.texts.text_of(tokenizer, id);
-        let (text, offset) = (text_of(id), self.length);
+        let text_of = |id| TokenText::of(id, &self.told, tokenizer);
+        let (token, offset) = (text_of(id), self.length);
         let likeliest = likeliest.into_iter().map(|(id, p)| (text_of(id), p)).collect();
-        self.length += text.chars().count();
-        self.logprobs.push(TokenLogprob { text, log_probability, likeliest, offset });
+        self.length += self.told.push(tokenizer, id).chars().count();
+        self.logprobs.push(TokenLogprob { token, log_probability, likeliest, offset });
     }
 
     /// Reasoning, text and calls that a token adds, and the finish reason if the choice ends with it. `end` is the

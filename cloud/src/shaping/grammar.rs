@@ -2,7 +2,10 @@
 //!
 //! A grammar says which tokens the answer may go on with. At its end only the tokens that end a text are left.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    sync::{Arc, OnceLock},
+    thread,
+};
 
 use llguidance::{
     Matcher, ParserFactory,
@@ -15,6 +18,14 @@ use serde_json::{Value, json};
 /// White space between the parts of JSON: a space, or a line break with indentation. A small model may otherwise write
 /// nothing else until its limit.
 const WHITE_SPACE: &str = r"( |\n[ \t]{0,20})?";
+
+/// The most parts, objects and lists, of a schema.
+const MOST_PARTS: usize = 10_000;
+/// Stack of the thread that compiles a schema: llguidance follows references and parts by recursion, one of each at most
+/// [`MOST_PARTS`] deep, and a thread without room ends the process.
+const STACK: usize = 512 << 20;
+/// Largest number of a schema. Above it integers are no longer exact, and llguidance does not end for the least i64.
+const LARGEST: f64 = 9_007_199_254_740_992.0;
 
 /// Source of the grammars of one model; its table of tokens is made for the first of them.
 #[derive(Clone, Default)]
@@ -39,6 +50,18 @@ impl Form {
     /// Creates the form of a call as `calls` reads it; `tools` are those of a request.
     pub(crate) fn call(tools: Vec<Tool>, calls: &CallReader) -> Self {
         Self::Call { tools, is_tagged: calls.is_tagged() }
+    }
+
+    /// Refuses schemas that cannot be kept to, or are too large.
+    fn check(&self) -> Result<(), String> {
+        let mut parts = 0;
+        match self {
+            Self::Json(schema) => check(schema, &mut parts),
+            Self::Call { tools, .. } => {
+                let mut schemas = tools.iter().filter_map(|tool| tool.get("function")?.get("parameters"));
+                schemas.try_for_each(|schema| check(schema, &mut parts))
+            }
+        }
     }
 
     fn grammar(&self) -> TopLevelGrammar {
@@ -95,16 +118,25 @@ impl Grammars {
         vocab_size: u32,
         eos_ids: &[u32],
     ) -> Result<Grammar, String> {
+        form.check()?;
         let factory = self.0.get_or_init(|| factory(tokenizer, vocab_size, eos_ids)).as_ref();
         let factory = factory.ok_or("the model has no token that ends a text")?;
-        let mut matcher = Matcher::new(factory.create_parser(form.grammar()));
-        match matcher.get_error() {
-            Some(error) => Err(first_line(&error)),
-            None => match matcher.compute_mask() {
-                Ok(_) => Ok(Grammar { matcher, read: Vec::new() }),
-                Err(error) => Err(first_line(&error.to_string())),
-            },
-        }
+        let compile = || {
+            let mut matcher = Matcher::new(factory.create_parser(form.grammar()));
+            match matcher.get_error() {
+                Some(error) => Err(reason(&error)),
+                None => match matcher.compute_mask() {
+                    Ok(_) => Ok(Grammar { matcher, read: Vec::new() }),
+                    Err(error) => Err(reason(&error.to_string())),
+                },
+            }
+        };
+        thread::scope(|scope| {
+            let thread = thread::Builder::new().name("grammar".to_owned()).stack_size(STACK);
+            let compiled = thread.spawn_scoped(scope, compile).map(thread::ScopedJoinHandle::join);
+            let compiled = compiled.map_err(|error| format!("no thread can be started: {error}"))?;
+            compiled.unwrap_or_else(|_| Err("its schema cannot be compiled".to_owned()))
+        })
     }
 }
 
@@ -134,18 +166,18 @@ impl Grammar {
     pub(crate) fn exclude(&mut self, answer: &[u32], logits: &mut [f32]) -> Result<bool, String> {
         let same = self.read.iter().zip(answer).take_while(|(read, id)| read == id).count();
         if same < self.read.len() {
-            self.matcher.rollback(self.read.len() - same).map_err(|error| first_line(&error.to_string()))?;
+            self.matcher.rollback(self.read.len() - same).map_err(|error| reason(&error.to_string()))?;
             self.read.truncate(same);
         }
         for &id in &answer[same..] {
             let fits = !self.matcher.is_stopped()
-                && self.matcher.try_consume_tokens(&[id]).map_err(|error| first_line(&error.to_string()))? == 1;
+                && self.matcher.try_consume_tokens(&[id]).map_err(|error| reason(&error.to_string()))? == 1;
             if !fits {
                 return Ok(false);
             }
             self.read.push(id);
         }
-        let mask = self.matcher.compute_mask_or_eos().map_err(|error| first_line(&error.to_string()))?;
+        let mask = self.matcher.compute_mask_or_eos().map_err(|error| reason(&error.to_string()))?;
         for (id, logit) in (0..).zip(logits) {
             if !mask.is_allowed(id) {
                 *logit = f32::NEG_INFINITY;
@@ -180,6 +212,32 @@ fn factory(tokenizer: &Tokenizer, vocab_size: u32, eos_ids: &[u32]) -> Option<Pa
     Some(factory)
 }
 
-fn first_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().to_owned()
+/// Refuses numbers that are not exact and schemas of too many parts; `parts` counts them.
+fn check(schema: &Value, parts: &mut usize) -> Result<(), String> {
+    *parts += usize::from(schema.is_object() || schema.is_array());
+    if *parts > MOST_PARTS {
+        return Err(format!("its schema has more than {MOST_PARTS} parts"));
+    }
+    match schema {
+        Value::Number(number) if number.as_f64().is_none_or(|number| number.abs() >= LARGEST) => {
+            Err(format!("numbers in schemas must be between −2⁵³ and 2⁵³, and {number} is not"))
+        }
+        Value::Array(values) => values.iter().try_for_each(|value| check(value, parts)),
+        Value::Object(fields) => {
+            // What explains a value is not part of the grammar.
+            let mut grammar = fields.iter().filter(|(name, _)| !matches!(name.as_str(), "default" | "examples"));
+            grammar.try_for_each(|(_, value)| check(value, parts))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The reason in an error of llguidance, without the place in a pattern that it draws.
+fn reason(text: &str) -> String {
+    let mut lines = text.lines();
+    let first = lines.next().unwrap_or_default().to_owned();
+    match lines.find_map(|line| line.trim().strip_prefix("error: ")) {
+        Some(error) => format!("{first} {error}"),
+        None => first,
+    }
 }

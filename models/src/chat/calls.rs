@@ -10,7 +10,8 @@
 //! All other text is passed on unchanged, except that white space next to a call is dropped. Text is returned as soon
 //! as it cannot be part of a call, and is never taken back.
 
-use serde_json::{Deserializer, Map, Value, from_str};
+use serde::Deserialize;
+use serde_json::{Deserializer, from_str, value::RawValue};
 
 use super::conversation::Tool;
 
@@ -24,8 +25,8 @@ const LIST: &str = "[TOOL_CALLS]";
 pub struct Call {
     /// Name of the called tool.
     pub name: String,
-    /// Arguments of the call.
-    pub arguments: Map<String, Value>,
+    /// Arguments of the call: a JSON object, as the model has written it.
+    pub arguments: String,
 }
 
 /// Piece of the model's output.
@@ -129,9 +130,10 @@ impl CallReader {
     /// Calls in the second form, if the whole text consists of them.
     fn bare(&self) -> Option<Vec<Call>> {
         let text = self.held.trim();
-        let calls = match from_str(text.strip_prefix(LIST).unwrap_or(text)).ok()? {
-            Value::Array(calls) => calls.into_iter().map(call).collect::<Option<Vec<_>>>()?,
-            one => vec![call(one)?],
+        let text = text.strip_prefix(LIST).unwrap_or(text);
+        let calls = match from_str::<Vec<&RawValue>>(text) {
+            Ok(calls) => calls.into_iter().map(call).collect::<Option<Vec<_>>>()?,
+            Err(_) => vec![call(from_str(text).ok()?)?],
         };
         let is_known = |call: &Call| self.names.contains(&call.name);
         (!calls.is_empty() && calls.iter().all(is_known)).then_some(calls)
@@ -147,7 +149,7 @@ enum Tagged {
 }
 
 fn tagged(body: &str) -> Tagged {
-    let mut values = Deserializer::from_str(body).into_iter::<Value>();
+    let mut values = Deserializer::from_str(body).into_iter::<&RawValue>();
     let value = match values.next() {
         Some(Ok(value)) => value,
         Some(Err(error)) if error.is_eof() => return Tagged::Incomplete,
@@ -161,15 +163,21 @@ fn tagged(body: &str) -> Tagged {
     }
 }
 
-fn call(value: Value) -> Option<Call> {
-    let Value::Object(mut call) = value else { return None };
-    let arguments = call.shift_remove("arguments").or_else(|| call.shift_remove("parameters"));
-    match (call.shift_remove("name"), arguments) {
-        (Some(Value::String(name)), Some(Value::Object(arguments))) if !name.is_empty() => {
-            Some(Call { name, arguments })
-        }
-        _ => None,
-    }
+/// A call as models write it; all else in the object is passed over.
+#[derive(Deserialize)]
+struct Written<'t> {
+    name: String,
+    #[serde(borrow)]
+    arguments: Option<&'t RawValue>,
+    #[serde(borrow)]
+    parameters: Option<&'t RawValue>,
+}
+
+/// Reads a call. Numbers of its arguments stay as they are written, however long.
+fn call(value: &RawValue) -> Option<Call> {
+    let Written { name, arguments, parameters } = from_str(value.get()).ok()?;
+    let arguments = arguments.or(parameters)?.get();
+    (arguments.starts_with('{') && !name.is_empty()).then(|| Call { name, arguments: arguments.to_owned() })
 }
 
 /// Length of the longest suffix of `text` that is a proper prefix of `tag`. Tags are ASCII.
@@ -197,7 +205,7 @@ mod tests {
                 match piece {
                     Piece::Text(text) => texts.last_mut().unwrap().push_str(&text),
                     Piece::Call(Call { name, arguments }) => {
-                        calls.push(format!("{name} {}", json!(arguments)));
+                        calls.push(format!("{name} {arguments}"));
                         texts.push(String::new());
                     }
                 }
@@ -220,10 +228,21 @@ mod tests {
                 <tool_call>{\"arguments\":{},\"name\":\"f\"}</tool_call>  then ";
             let (texts, calls) = read(text, tagged);
             assert_eq!(texts, ["Let me see.", "", "then "]);
-            assert_eq!(calls, ["é {\"b\":\"<x>\",\"a\":[1]}", "f {}"]);
+            assert_eq!(calls, ["é {\"b\": \"<x>\", \"a\": [1]}", "f {}"]);
             let in_a_string =
                 "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"</tool_call><tool_call>\"}}\n</tool_call>";
-            assert_eq!(read(in_a_string, tagged).1, ["f {\"a\":\"</tool_call><tool_call>\"}"]);
+            assert_eq!(read(in_a_string, tagged).1, ["f {\"a\": \"</tool_call><tool_call>\"}"]);
+        }
+    }
+
+    /// Numbers that no f64 holds, and a call that a grammar forced.
+    #[test]
+    fn arguments_are_given_as_they_are_written() {
+        for arguments in ["{\"a\" : 3273344754703203124445}", "{\"a\": 2E27531744537, \"b\": 1.50}"] {
+            let text = format!("<tool_call>\n{{\"name\": \"f\", \"arguments\": {arguments}}}\n</tool_call>");
+            assert_eq!(read(&text, true).1, [format!("f {arguments}")]);
+            let bare = format!("{{\"name\": \"f\", \"parameters\": {arguments}}}");
+            assert_eq!(read(&bare, false).1, [format!("f {arguments}")]);
         }
     }
 
@@ -260,7 +279,7 @@ mod tests {
     #[test]
     fn a_text_of_nothing_but_calls_needs_no_tags() {
         let one = "\n{\"name\": \"f\", \"parameters\": {\"a\": {\"b\": null}}}";
-        assert_eq!(read(one, false).1, ["f {\"a\":{\"b\":null}}"]);
+        assert_eq!(read(one, false).1, ["f {\"a\": {\"b\": null}}"]);
         let object = "{\"name\": \"f\", \"arguments\": {}}";
         for list in [format!("[{object},{object}]"), format!("[TOOL_CALLS] [{object}, {object}] ")] {
             assert_eq!(read(&list, false), (vec![String::new(); 3], vec!["f {}".to_owned(); 2]));

@@ -88,8 +88,8 @@ export function fetchFrom(api: Api, ask: AskServer): typeof fetch {
       if (path === '/completions' && params['echo'] === true) return await ask(`v1${path}`, params, stop.signal);
       if (path === '/responses') {
         const chunks = (await begun(chunksOf(asChat(params), create))) as AsyncIterable<ChatCompletionChunk>;
-        if (params['stream'] !== true) return json((await responseOf(chunks)) as object);
-        return streamOf(named(responseEvents(chunks, errorOf)), stop);
+        if (params['stream'] !== true) return json((await responseOf(params, chunks)) as object);
+        return streamOf(named(responseEvents(params, chunks, errorOf)), stop);
       }
       if (params['stream'] !== true) return json(await wholeOf(params, create));
       const events = eventsOf(await begun(chunksOf(params, create)), errorOf);

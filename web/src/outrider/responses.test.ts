@@ -174,7 +174,12 @@ test('what is not supported is refused by its name, as by the server', async () 
   const unsupported = 'unsupported_parameter';
   for (const [request, param, code] of [
     [{ messages: [] }, 'messages', unsupported],
-    [{ n: null }, 'n', unsupported],
+    [{ n: 1 }, 'n', unsupported],
+    [{ logprobs: true }, 'logprobs', unsupported],
+    [{ top_logprobs: 2 }, 'top_logprobs', unsupported],
+    [{ text: 'json' }, 'text', null],
+    [{ text: { format: 'x' } }, 'text.format', null],
+    [{ input: [] }, 'input', null],
     [{ max_tokens: 1 }, 'max_tokens', unsupported],
     [{ background: true }, 'background', unsupported],
     [{ truncation: 'auto' }, 'truncation', unsupported],

@@ -10,9 +10,9 @@ type Fields = Record<string, unknown>;
 export type ResponseEvent = Fields & { type: string; sequence_number: number };
 
 /** Names that a chat has in place of others here. */
-const ofChats = ['messages', 'n', 'response_format', 'max_tokens', 'max_completion_tokens'];
+const ofChats = ['messages', 'n', 'response_format', 'max_tokens', 'max_completion_tokens', 'logprobs'];
 /** Values that keep nothing and cut nothing. */
-const neutral = { background: false, truncation: 'disabled', include: [], reasoning: {} };
+const neutral = { background: false, truncation: 'disabled', include: [], reasoning: {}, top_logprobs: 0 };
 const textParts: readonly unknown[] = ['input_text', 'output_text', 'text'];
 
 /**
@@ -20,28 +20,30 @@ const textParts: readonly unknown[] = ['input_text', 'output_text', 'text'];
  * @throws {@link ApiError}
  */
 export function asChat(params: Fields): Fields {
-  const ofChat = ofChats.find((name) => name in params);
+  const given = withoutNulls(params);
+  const ofChat = ofChats.find((name) => name in given);
   if (ofChat !== undefined) throw unsupported(ofChat);
-  const { input, instructions, max_output_tokens, text, tools, tool_choice, ...rest } = withoutNulls(params);
+  const { input, instructions, max_output_tokens, text, tools, tool_choice, ...rest } = given;
   const messages: Fields[] = [];
   if (instructions !== undefined) {
     if (typeof instructions !== 'string') throw wrong('instructions', 'a text');
     messages.push({ role: 'system', content: instructions });
   }
   if (typeof input === 'string') messages.push({ role: 'user', content: input });
-  else if (Array.isArray(input)) for (const item of input) addItem(item, messages);
+  else if (Array.isArray(input) && input.length > 0) for (const item of input) addItem(item, messages);
   else throw wrong('input', 'a text, or a list of messages and calls');
   for (const [name, value] of Object.entries(neutral)) {
     const [given = value, only] = [rest[name], JSON.stringify(value)];
     if (JSON.stringify(given) !== only) throw unsupported(name, ` other than as ${only}`);
     delete rest[name];
   }
+  if (text !== undefined && !isObject(text)) throw wrong('text', 'an object with a format');
   const { stream = true, stream_options: options = {} } = rest;
   return {
     ...rest,
     messages,
     ...(max_output_tokens !== undefined && { max_completion_tokens: max_output_tokens }),
-    ...(isObject(text) && { response_format: formatOf(text) }),
+    ...(text !== undefined && { response_format: formatOf(text) }),
     ...(tools !== undefined && { tools: Array.isArray(tools) ? tools.map(nested) : tools }),
     ...(tool_choice !== undefined && { tool_choice: nested(tool_choice) }),
     stream: stream === false || stream,
@@ -54,7 +56,8 @@ function formatOf({ format, ...rest }: Fields): Fields | undefined {
   const [other] = Object.keys(withoutNulls(rest));
   if (other !== undefined)
     throw new ApiError(400, `text.${other} is not supported here.`, 'unsupported_parameter', other);
-  if (!isObject(format)) return undefined;
+  if (format === undefined || format === null) return undefined;
+  if (!isObject(format)) throw wrong('text.format', 'an object with a type');
   const { type, ...schema } = format;
   return { type, ...(type === 'json_schema' && { json_schema: schema }) };
 }
@@ -73,9 +76,7 @@ function addItem(item: unknown, messages: Fields[]): void {
   switch (item['type'] ?? 'message') {
     case 'message': {
       const { role, content } = item;
-      const parts = Array.isArray(content) ? content.map(partOf) : null;
-      if (parts?.includes(null)) throw refused;
-      messages.push({ role, content: parts ?? content });
+      messages.push({ role, content: textsOf(content, refused) });
       return;
     }
     case 'function_call': {
@@ -88,7 +89,7 @@ function addItem(item: unknown, messages: Fields[]): void {
       return;
     }
     case 'function_call_output':
-      messages.push({ role: 'tool', tool_call_id: item['call_id'], content: item['output'] });
+      messages.push({ role: 'tool', tool_call_id: item['call_id'], content: textsOf(item['output'], refused) });
       return;
     case 'reasoning':
       // Templates leave the reasoning of earlier answers out.
@@ -96,6 +97,13 @@ function addItem(item: unknown, messages: Fields[]): void {
     default:
       throw refused;
   }
+}
+
+/** The content of a message as a chat has it. @throws `refused` if a part of it is no text */
+function textsOf(content: unknown, refused: ApiError): unknown {
+  const parts = Array.isArray(content) ? content.map(partOf) : null;
+  if (parts?.includes(null)) throw refused;
+  return parts ?? content;
 }
 
 /** A part of a message's content as a chat has it; null if it is no text. */
@@ -127,6 +135,8 @@ const prefixes = { reasoning: 'rs', message: 'msg' } as const;
 /** A response that is being written. Its methods return the events of what they add. */
 class ResponseWriter {
   readonly #head: ChatCompletionChunk;
+  /** Fields of the request that a response repeats. */
+  readonly #settings: Fields;
   /** Items that are complete. */
   readonly #output: Fields[] = [];
   /** The item under way, with its text. */
@@ -136,8 +146,13 @@ class ResponseWriter {
   #sequence = 0;
 
   /** Makes a writer of the response with the id, time and model of a chunk. */
-  constructor(head: ChatCompletionChunk) {
+  constructor(head: ChatCompletionChunk, { tools, tool_choice, parallel_tool_calls }: Fields) {
     this.#head = head;
+    this.#settings = {
+      tools: tools ?? [],
+      tool_choice: tool_choice ?? 'auto',
+      parallel_tool_calls: parallel_tool_calls ?? true,
+    };
   }
 
   /** Begins a response without output. */
@@ -173,6 +188,7 @@ class ResponseWriter {
   response(usage: CompletionUsage | null): Fields {
     const counts = usage && {
       input_tokens: usage.prompt_tokens,
+      input_tokens_details: { cached_tokens: 0 },
       output_tokens: usage.completion_tokens,
       output_tokens_details: { reasoning_tokens: usage.outrider.reasoning_tokens },
       total_tokens: usage.total_tokens,
@@ -201,7 +217,7 @@ class ResponseWriter {
       const content = parts.map((text) => ({ type: 'reasoning_text', text }));
       return { id, type: kind, summary: [], status, content };
     }
-    const content = parts.map((text) => ({ type: 'output_text', text, annotations: [] }));
+    const content = parts.map((text) => ({ type: 'output_text', text, annotations: [], logprobs: [] }));
     return { id, type: kind, role: 'assistant', status, content };
   }
 
@@ -210,7 +226,7 @@ class ResponseWriter {
     this.#open = { kind, text: '' };
     const added = this.event('response.output_item.added', { output_index, item });
     if (kind === 'reasoning') return [added];
-    const part = { type: 'output_text', text: '', annotations: [] };
+    const part = { type: 'output_text', text: '', annotations: [], logprobs: [] };
     return [added, this.event('response.content_part.added', { ...this.#place(kind), part })];
   }
 
@@ -222,8 +238,8 @@ class ResponseWriter {
     if (delta === '') return [];
     const events = this.#open?.kind === kind ? [] : [...this.#close(), ...this.#begin(kind)];
     if (this.#open) this.#open.text += delta;
-    const name = kind === 'message' ? 'output_text' : 'reasoning_text';
-    return [...events, this.event(`response.${name}.delta`, { ...this.#place(kind), delta })];
+    const [name, more] = kind === 'message' ? ['output_text', { logprobs: [] }] : ['reasoning_text', {}];
+    return [...events, this.event(`response.${name}.delta`, { ...this.#place(kind), delta, ...more })];
   }
 
   /** Completes the item under way. */
@@ -233,7 +249,7 @@ class ResponseWriter {
     this.#open = null;
     const [item, place, events] = [this.#item(kind, text), this.#place(kind), [] as ResponseEvent[]];
     if (kind === 'message') {
-      events.push(this.event('response.output_text.done', { ...place, text }));
+      events.push(this.event('response.output_text.done', { ...place, text, logprobs: [] }));
       events.push(this.event('response.content_part.done', { ...place, part: item.content[0] }));
     }
     events.push(this.event('response.output_item.done', { output_index: this.#output.length, item }));
@@ -265,12 +281,14 @@ class ResponseWriter {
       ...{ id: `resp_${this.#id}`, object: 'response', created_at: this.#head.created, status, error: null },
       incomplete_details: this.#isCut ? { reason: 'max_output_tokens' } : null,
       ...{ model: this.#head.model, output: [...this.#output], usage },
+      ...this.#settings,
     };
   }
 }
 
-/** The events of the response to a chat; an error ends them, as one of them, and so does the response. */
+/** The events of the response to a request, from its chat's chunks; an error ends them, as one of them, and so does the response. */
 export async function* responseEvents(
+  params: Fields,
   chunks: AsyncIterable<ChatCompletionChunk>,
   errorOf: (error: unknown) => ApiError,
 ): AsyncGenerator<ResponseEvent> {
@@ -278,7 +296,7 @@ export async function* responseEvents(
   let usage: CompletionUsage | null = null;
   try {
     for await (const chunk of chunks) {
-      if (!writer) yield* (writer = new ResponseWriter(chunk)).begin();
+      if (!writer) yield* (writer = new ResponseWriter(chunk, params)).begin();
       yield* writer.add(chunk);
       usage = chunk.usage ?? usage;
     }
@@ -289,12 +307,12 @@ export async function* responseEvents(
   }
 }
 
-/** The whole response to a chat. */
-export async function responseOf(chunks: AsyncIterable<ChatCompletionChunk>): Promise<unknown> {
+/** The whole response to a request, from its chat's chunks. */
+export async function responseOf(params: Fields, chunks: AsyncIterable<ChatCompletionChunk>): Promise<unknown> {
   const rethrow = (error: unknown): never => {
     throw error;
   };
   let last: ResponseEvent | undefined;
-  for await (const event of responseEvents(chunks, rethrow)) last = event;
+  for await (const event of responseEvents(params, chunks, rethrow)) last = event;
   return last?.['response'];
 }
