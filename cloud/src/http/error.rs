@@ -110,7 +110,7 @@ impl From<BytesRejection> for ApiError {
                 let text = "The body is longer than this server takes; its operator can raise --max-body.";
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, "invalid_request_error", text).code("body_too_long")
             }
-            _ if causes(&rejection).any(|cause| cause.is::<TimeoutError>()) => Self::body_timeout(),
+            _ if causes(&rejection).any(<dyn Error>::is::<TimeoutError>) => Self::body_timeout(),
             _ => {
                 let cause = causes(&rejection).last().map(ToString::to_string).unwrap_or_default();
                 Self::invalid(format!("The body cannot be read: {cause}.")).code("malformed_body")

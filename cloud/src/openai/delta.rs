@@ -44,7 +44,7 @@ pub(super) struct TokenLogprob {
     pub(super) offset: usize,
 }
 
-/// What a token adds to a text.
+/// Text and bytes that a token adds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TokenText {
     /// U+FFFD for bytes that form no character on their own.

@@ -21,7 +21,7 @@ pub(super) fn as_chat(mut fields: Fields) -> Result<Fields, ApiError> {
     match fields.take("input") {
         Some(Value::String(text)) => messages.push(json!({ "role": "user", "content": text })),
         Some(Value::Array(items)) if !items.is_empty() => {
-            items.into_iter().try_for_each(|item| add_item(item, &mut messages))?
+            items.into_iter().try_for_each(|item| add_item(item, &mut messages))?;
         }
         _ => return Err(wrong("input", "a text, or a list of messages and calls")),
     }

@@ -173,7 +173,7 @@ struct Written<'t> {
     parameters: Option<&'t RawValue>,
 }
 
-/// Reads a call. Numbers of its arguments stay as they are written, however long.
+/// Reads a call and keeps the numbers of its arguments as they are written, however long.
 fn call(value: &RawValue) -> Option<Call> {
     let Written { name, arguments, parameters } = from_str(value.get()).ok()?;
     let arguments = arguments.or(parameters)?.get();
