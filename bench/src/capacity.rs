@@ -344,8 +344,8 @@ impl Session {
         }
     }
 
-    /// Has the server write a text, with guesses that take the edge some time each, or without; cuts it off when the time
-    /// is over. Returns the tokens.
+    /// Has the server write a text, without guesses or with guesses that take the edge a time each; cuts it off when the
+    /// time is over. Returns the tokens.
     async fn write(&mut self, text: &Text, guess: Option<Duration>, end: Option<Instant>) -> Result<Vec<u32>, Failure> {
         self.generation += 1;
         let generation = self.generation;
@@ -415,22 +415,20 @@ fn tables(levels: &[Level], laws: &[Law]) -> Result<String, Failure> {
         "The built-in target grown to 1.1B: the cost of such a model, the text and the acceptance rate of the small one. \
          One thread for the server's models; edges guess {LEAD} ahead at most, a guess each {GUESS_MS:?} ms with the \
          draft models of {DRAFTS:?} parameters. Every session writes {TOKENS} tokens after eight words, at T = 0.7.\n\n\
-         | sessions | way | draft | tokens/s of all | of the slowest | forward passes / token | rows / token | memory, MiB |\n\
+         | sessions | way | draft | tokens/s of all | of the slowest | passes / token | rows / token | memory, MiB |\n\
          |--:|---|--:|--:|--:|--:|--:|--:|\n",
     );
     for Level { way, draft, sessions, tokens_per_second, least, passes_per_token, rows_per_token, memory, .. } in levels
     {
         let name = way.name();
         let [all, least, memory] = [*tokens_per_second, *least, memory / f64::from(1 << 20)].map(digits);
-        writeln!(
-            text,
-            "| {sessions} | {name} | {draft} | {all} | {least} | {passes_per_token:.2} | {rows_per_token:.2} | {memory} |"
-        )?;
+        let per_token = format!("{passes_per_token:.2} | {rows_per_token:.2}");
+        writeln!(text, "| {sessions} | {name} | {draft} | {all} | {least} | {per_token} | {memory} |")?;
     }
     text.push_str(
         "\nThroughput with guesses as a multiple of that with the server's own drafts, beside 1 + γ·t_draft/t_verify \
-         (arXiv 2606.25091). γ: own drafts in a pass for each text, with the smallest draft model; times of passes of this machine with a row for each \
-         session, and with the rows that judge.\n\n\
+         (arXiv 2606.25091). γ: own drafts in a pass for each text, with the smallest draft model; times of passes of \
+         this machine with a row for each session, and with the rows that judge.\n\n\
          | draft | sessions | γ | t_draft, ms | t_verify, ms | law | measured |\n|--:|--:|--:|--:|--:|--:|--:|\n",
     );
     for Law { draft, sessions, drafts, draft_ms, verify_ms, law, measured } in laws {

@@ -8,25 +8,24 @@ use std::{
     fs,
     hint::black_box,
     path::{Path, PathBuf},
-    time::Instant,
 };
 
 use clap::Args;
 use outrider_codec::frame::{Frame, Guesses, SamplingParameters, Tokens};
-use outrider_models::{Chunk, KvCache, Model, Scratch, Tokenizer, gguf_part_names};
+use outrider_models::{Model, Tokenizer, gguf_part_names};
 use outrider_speculation::{
     control::{
         ahead::{Conditions, Goal},
         goodput::{ROW_COST, RowCosts},
         plan::Schedule,
     },
-    sample::{self, Distribution, SharedNoise},
     session::options::numbers::{TEMPERATURE, TOP_P},
 };
 
 use self::{
     acceptance::{listed_distribution, mean_agreement},
     answers::Text,
+    reader::Reader,
     report::{End, LONGEST, Measured, Prediction, Report, RowPass, Source, Tab, Target, WORTH},
     timing::{ROWS, mean_seconds, repeated, row_costs},
 };
@@ -38,6 +37,7 @@ use crate::{
 
 mod acceptance;
 mod answers;
+mod reader;
 mod report;
 mod timing;
 
@@ -81,10 +81,7 @@ pub struct Check {
 const TALE: &str = include_str!("../../../pair/tale.txt");
 /// Smallest number of tokens that gives a usable estimate.
 const LEAST_TOKENS: usize = 8;
-/// Number of tokens that a model reads at a time.
-const PIECE: usize = 32;
-/// Calls of sampling and of frames in one measurement, which are too short to be timed alone.
-const SAMPLINGS: u32 = 4;
+/// Encodings of frames in one measurement, which are too short to be timed alone.
 const FRAMES: u32 = 64;
 /// Length in tokens of the texts whose speed is predicted.
 const SIMULATED: usize = 1024;
@@ -298,52 +295,6 @@ impl Check {
 
 /// Tokens that an engine may write after the text.
 const LEAST_ROOM: usize = 64;
-
-/// A model with the tokens it has read.
-struct Reader<'m> {
-    model: &'m Model,
-    cache: KvCache,
-    scratch: Scratch,
-}
-
-impl<'m> Reader<'m> {
-    fn new(model: &'m Model) -> Self {
-        Self { model, cache: model.new_cache(), scratch: Scratch::default() }
-    }
-
-    /// Distributions after each of these tokens, `[tokens, vocab_size]`.
-    fn read(&mut self, tokens: &[u32], sampling: &SamplingParameters) -> Result<Vec<Vec<f64>>, CommandError> {
-        let mut distributions = Vec::new();
-        for piece in tokens.chunks(PIECE) {
-            let positions: Vec<usize> = (0..piece.len()).collect();
-            let chunk = Chunk { cache: &mut self.cache, tokens: piece, positions: &positions };
-            let logits = self.model.forward_with(&mut [chunk], &mut self.scratch)?;
-            for row in logits.chunk(0).iter() {
-                distributions.push(sample::transform(row, sampling)?);
-            }
-        }
-        Ok(distributions)
-    }
-
-    /// Seconds of a pass of `rows` tokens after those read, with the choice of a token at each of them.
-    fn time_of(&mut self, rows: usize, sampling: &SamplingParameters) -> Result<f64, CommandError> {
-        let held = self.cache.len();
-        let (tokens, positions): (Vec<u32>, Vec<usize>) = (vec![0; rows], (0..rows).collect());
-        let began = Instant::now();
-        let chunk = Chunk { cache: &mut self.cache, tokens: &tokens, positions: &positions };
-        let logits = self.model.forward_with(&mut [chunk], &mut self.scratch)?;
-        let passed = began.elapsed().as_secs_f64();
-        let noise = SharedNoise::new(1);
-        let chosen = mean_seconds(SAMPLINGS, || {
-            for (position, row) in logits.chunk(0).iter().enumerate() {
-                black_box(noise.choose_from(position, &Distribution::new(row, sampling)?));
-            }
-            Ok(())
-        })?;
-        self.cache.truncate(held);
-        Ok(passed + chosen)
-    }
-}
 
 /// Seconds to encode and decode the frames of a round: four guesses, and the tokens that answer them.
 fn frames() -> Result<f64, CommandError> {

@@ -21,7 +21,7 @@ const WHITE_SPACE: &str = r"( |\n[ \t]{0,20})?";
 
 /// The most parts, objects and lists, of a schema.
 const MOST_PARTS: usize = 10_000;
-/// Stack of the thread that compiles a schema: llguidance follows references and parts by recursion, one of each at most
+/// Stack of the thread that compiles a schema: llguidance follows references and parts by recursion, at most
 /// [`MOST_PARTS`] deep, and a thread without room ends the process.
 const STACK: usize = 512 << 20;
 /// Largest number of a schema. Above it integers are no longer exact, and llguidance does not end for the least i64.

@@ -9,7 +9,7 @@ use outrider_codec::frame::SamplingParameters;
 use outrider_models::{Conversation, Message, Model, Tokenizer};
 use outrider_speculation::sample::SharedNoise;
 
-use super::{super::output::CommandError, Reader};
+use super::{super::output::CommandError, reader::Reader};
 use crate::chat;
 
 /// Questions of a chat: facts, a story, instructions, code.
