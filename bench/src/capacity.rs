@@ -344,8 +344,8 @@ impl Session {
         }
     }
 
-    /// Has the server write a text, with or without guesses that take the edge a time each; cuts it off when the time is
-    /// over. Returns the tokens.
+    /// Has the server write a text, with guesses that take the edge a time each, or without; cuts it off when the time
+    /// is over. Returns the tokens.
     async fn write(&mut self, text: &Text, guess: Option<Duration>, end: Option<Instant>) -> Result<Vec<u32>, Failure> {
         self.generation += 1;
         let generation = self.generation;

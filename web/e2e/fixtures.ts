@@ -38,7 +38,7 @@ export class Demo {
     server: { readonly url: string },
     query: Partial<
       Record<
-        Setting | Choice | 'prompt' | 'adaptiveMode' | 'engine' | 'build' | 'threads' | 'roundTrip',
+        Setting | Choice | 'prompt' | 'adaptiveMode' | 'engine' | 'build' | 'threads' | 'roundTrip' | 'downlink',
         string | number
       >
     > = {},
