@@ -117,10 +117,9 @@ async fn chat_completions(State(shared): State<Arc<Shared>>, request: AdmittedRe
 }
 
 async fn responses(State(shared): State<Arc<Shared>>, request: AdmittedRequest) -> Result<Response, ApiError> {
-    let prompt = request.response(&shared).await?;
-    let settings = request.response_settings()?;
+    let (prompt, repeated) = request.response(&shared).await?;
     let Begun { answer, deltas, stream, .. } = begin(&shared, request, Endpoint::Chat, prompt).await?;
-    responses::respond(answer, settings, deltas, stream).await
+    responses::respond(answer, repeated, deltas, stream).await
 }
 
 /// A generation that has begun.

@@ -8,7 +8,7 @@ use axum::{
     http::header::CONTENT_ENCODING,
 };
 use outrider_models::{CallReader, ChatError, EncodeError, ReasoningReader};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time;
 
 use super::{
@@ -89,28 +89,21 @@ impl AdmittedRequest {
         self.read(shared, chat_prompt).await
     }
 
-    /// Reads a request for `/v1/responses`.
-    pub(super) async fn response(&self, shared: &Shared) -> Result<Prompt, ApiError> {
-        self.read(shared, |fields, served, context| chat_prompt(response_request::as_chat(fields)?, served, context))
-            .await
-    }
-
-    /// Fields of a request for `/v1/responses` that its response repeats.
-    pub(super) fn response_settings(&self) -> Result<Value, ApiError> {
-        let mut fields = Fields::parse(&self.body)?;
-        Ok(json!({
-            "tools": fields.take("tools").unwrap_or_else(|| json!([])),
-            "tool_choice": fields.take("tool_choice").unwrap_or_else(|| json!("auto")),
-            "parallel_tool_calls": fields.take("parallel_tool_calls").unwrap_or_else(|| json!(true)),
-        }))
+    /// Reads a request for `/v1/responses`. Returns its prompt and the fields that its response repeats.
+    pub(super) async fn response(&self, shared: &Shared) -> Result<(Prompt, Value), ApiError> {
+        self.read(shared, |fields, served, context| {
+            let repeated = response_request::repeated(&fields);
+            Ok((chat_prompt(response_request::as_chat(fields)?, served, context)?, repeated))
+        })
+        .await
     }
 
     /// Parses the body in turn with other clients, since long requests take much time and memory.
-    async fn read(
+    async fn read<T>(
         &self,
         shared: &Shared,
-        read: impl FnOnce(Fields, &Arc<Served>, usize) -> Result<Prompt, ApiError>,
-    ) -> Result<Prompt, ApiError> {
+        read: impl FnOnce(Fields, &Arc<Served>, usize) -> Result<T, ApiError>,
+    ) -> Result<T, ApiError> {
         let models = &shared.state.models;
         let read = || {
             check_size(&self.body, models.longest_context())?;

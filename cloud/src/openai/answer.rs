@@ -130,7 +130,6 @@ impl Answer {
 
     /// Formats log-probabilities of tokens as the endpoint does.
     fn logprobs(&self, tokens: &[TokenLogprob]) -> Value {
-        let token = |TokenText { text, bytes }: &TokenText, log_probability: Option<f64>| json!({ "token": text, "logprob": log_probability, "bytes": bytes });
         match self.endpoint {
             _ if !self.has_log_probabilities => Value::Null,
             Endpoint::Chat => {
@@ -213,6 +212,11 @@ impl Answer {
             "total_tokens": self.prompt_tokens + tokens as usize,
         })
     }
+}
+
+/// Entry of a token in a chat.
+fn token(TokenText { text, bytes }: &TokenText, log_probability: Option<f64>) -> Value {
+    json!({ "token": text, "logprob": log_probability, "bytes": bytes })
 }
 
 /// Name of a token in a completion: its text, or its bytes as OpenAI writes those of an incomplete character.

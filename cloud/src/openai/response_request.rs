@@ -6,6 +6,13 @@ use serde_json::{Map, Value, json};
 use super::fields::{Fields, wrong};
 use crate::http::ApiError;
 
+/// Fields of a request that its response repeats, or their defaults.
+pub(super) fn repeated(fields: &Fields) -> Value {
+    let defaults = [("tools", json!([])), ("tool_choice", json!("auto")), ("parallel_tool_calls", json!(true))];
+    let given = |name| fields.map.get(name).filter(|value| !value.is_null()).cloned();
+    defaults.into_iter().map(|(name, default)| (name.to_owned(), given(name).unwrap_or(default))).collect()
+}
+
 /// Converts a request to that of a chat.
 pub(super) fn as_chat(mut fields: Fields) -> Result<Fields, ApiError> {
     // Names that a chat has in place of others here.

@@ -19,14 +19,14 @@ use crate::http::ApiError;
 
 /// Responds with one object or with server-sent events.
 ///
-/// `settings` are fields of the request that a response repeats.
+/// `repeated` are fields of the request that a response has, too.
 pub(super) async fn respond(
     answer: Answer,
-    settings: Value,
+    repeated: Value,
     mut deltas: TokenStream,
     streams: bool,
 ) -> Result<Response, ApiError> {
-    let mut writer = Writer::new(answer, settings);
+    let mut writer = Writer::new(answer, repeated);
     if !streams {
         while let Some(delta) = deltas.next().await? {
             writer.add(delta);
@@ -72,8 +72,8 @@ enum Kind {
 /// A response that is being written.
 struct Writer {
     answer: Answer,
-    /// Fields of the request that a response repeats.
-    settings: Value,
+    /// Fields of the request that the response has, too.
+    repeated: Value,
     /// Items that are complete.
     output: Vec<Value>,
     /// The item under way, with its text.
@@ -87,8 +87,8 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(answer: Answer, settings: Value) -> Self {
-        Self { answer, settings, output: Vec::new(), open: None, is_cut: false, reasoning_tokens: 0, sequence: 0 }
+    fn new(answer: Answer, repeated: Value) -> Self {
+        Self { answer, repeated, output: Vec::new(), open: None, is_cut: false, reasoning_tokens: 0, sequence: 0 }
     }
 
     fn event(&mut self, name: &str, mut fields: Value) -> Value {
@@ -263,7 +263,7 @@ impl Writer {
             "output": self.output,
             "usage": usage,
         });
-        for (name, value) in self.settings.as_object().into_iter().flatten() {
+        for (name, value) in self.repeated.as_object().into_iter().flatten() {
             object[name] = value.clone();
         }
         object

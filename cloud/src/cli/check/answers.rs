@@ -61,8 +61,11 @@ pub(super) fn write(
             }
             ids.push(id);
         }
-        ids.truncate(asked + p.len().saturating_sub(1));
-        texts.push(Text { tokens: ids, skipped: asked - 1, p });
+        if !p.is_empty() {
+            // No distribution is given after the last token.
+            ids.truncate(asked + p.len() - 1);
+            texts.push(Text { tokens: ids, skipped: asked - 1, p });
+        }
     }
     Ok(texts)
 }
