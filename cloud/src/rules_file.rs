@@ -59,6 +59,14 @@ pub enum RulesFileError {
         /// Error of the expression.
         error: Error,
     },
+    /// An expression has a name that is no variable or function.
+    #[error("defer of the rule {rule:?} names {name}; it knows {}", NAMES.join(", "))]
+    Name {
+        /// Name of the rule in the file.
+        rule: String,
+        /// Name in the expression.
+        name: String,
+    },
     /// The value of an expression is not a share.
     #[error("defer of the rule {rule:?} gives {value}; it must be a number from 0 to 1, or a truth value")]
     Share {
@@ -107,6 +115,12 @@ pub fn register(path: &Path) -> Result<(), RulesFileError> {
     Ok(Rule::register(rules)?)
 }
 
+/// Names that an expression may have: variables and functions.
+const NAMES: [&str; 12] =
+    ["p", "q", "max_p", "max_q", "entropy_p", "entropy_q", "tv", "alpha", "ln", "exp", "min", "max"];
+/// Probabilities of tokens for which an expression is tried.
+const TRIED: [f64; 5] = [0.25, 0.0, 0.05, 0.6, 1.0];
+
 /// Variables of a token at a position.
 struct Variables {
     p: f64,
@@ -126,19 +140,21 @@ fn own_rule(row: Row) -> Result<OwnRule, RulesFileError> {
     let failed = |error| RulesFileError::Expression { rule: name.to_owned(), error };
     let environment: &'static Environment<'static> = Box::leak(Box::new(environment()));
     let expression = environment.compile_expression(defer).map_err(failed)?;
-    let sample = Variables {
-        p: 0.25,
-        q: 0.5,
-        max_p: 0.5,
-        max_q: 0.5,
-        entropy_p: 1.0,
-        entropy_q: 1.0,
-        tv: 0.5,
-        alpha: row.default,
-    };
-    let value = evaluate(&expression, &sample).map_err(failed)?;
-    if !share(&value).is_some_and(|share| (0.0..=1.0).contains(&share)) {
-        return Err(RulesFileError::Share { rule: name.to_owned(), value: value.to_string() });
+    if let Some(unknown) = expression.undeclared_variables(false).into_iter().find(|of| !NAMES.contains(&of.as_str())) {
+        return Err(RulesFileError::Name { rule: name.to_owned(), name: unknown });
+    }
+    for (index, (p, q)) in TRIED.into_iter().flat_map(|p| TRIED.map(|q| (p, q))).enumerate() {
+        let (max_p, max_q) = (p.max(0.5), q.max(0.5));
+        let tried = Variables { p, q, max_p, max_q, entropy_p: 1.0, entropy_q: 1.0, tv: 0.5, alpha: row.default };
+        // For some tokens an expression may fail, such as by a division by zero: the target decides.
+        let value = match evaluate(&expression, &tried) {
+            Err(error) if index == 0 => return Err(failed(error)),
+            Err(_) => continue,
+            Ok(value) => value,
+        };
+        if !share(&value).is_some_and(|share| (0.0..=1.0).contains(&share)) {
+            return Err(RulesFileError::Share { rule: name.to_owned(), value: value.to_string() });
+        }
     }
     let mut info = RuleInfo::own(name);
     info.symbol = defer.contains("alpha").then_some("α");

@@ -442,3 +442,48 @@ fn a_device_that_is_not_there_gets_a_sentence() {
         }
     }
 }
+
+/// A full disk is no success: a script would go on with an empty file.
+#[cfg(target_os = "linux")]
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    for arguments in [&["serve", "--print-config"][..], &["generate", "--local", "--json", "--max-tokens", "4", "Once"]]
+    {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = command().args(arguments).stdout(full).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(1) && said.contains("cannot be written"), "{arguments:?}: {said}");
+    }
+}
+
+/// Numbers that mean nothing are refused where they stand; they became defaults, panics or times below zero.
+#[test]
+fn numbers_that_mean_nothing_are_refused() {
+    let lossy = ["generate", "--local", "--scheme", "k-sqs", "--rule", "lossy", "Once"];
+    for (first, more) in [
+        (&lossy[..], "--rule-parameter=nan"),
+        (&lossy, "--stop-threshold=inf"),
+        (&["check"], "--draft-ms=nan"),
+        (&["check"], "--pass-ms=-5"),
+        (&["check"], "--pass-ms=0"),
+        (&["check"], "--temperature=nan"),
+        (&["check"], "--top-p=0"),
+        (&["serve"], "--request-timeout=10000000000000000000"),
+        (&["serve"], "--idle-timeout=10000000000000000000"),
+        (&["serve"], "--hello-timeout=5000000000"),
+    ] {
+        let output = outrider(&[first, &[more]].concat());
+        let (name, _) = more.split_once('=').unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && said.contains(name), "{more}: {said}");
+    }
+}
+
+/// Some editors put a byte order mark before the text.
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_prompt() {
+    let file = scratch("prompts-mark.txt", "\u{feff}Once upon\r\nA man\r\n".as_bytes());
+    let run = ["generate", "--local", "--json", "--max-tokens", "2", "--prompts", file.to_str().unwrap()];
+    let first: Value = serde_json::from_str(stdout(&outrider(&run)).lines().next().unwrap()).unwrap();
+    assert_eq!(first["prompt"], "Once upon");
+}

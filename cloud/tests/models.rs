@@ -250,6 +250,60 @@ fn a_pair_is_checked_before_it_is_served() {
     assert!(line.contains("do not belong together"), "{line}");
 }
 
+/// A tokenizer of single bytes begins as the built-in one does, and is another.
+#[test]
+fn a_tokenizer_that_is_the_beginning_of_another_is_refused() {
+    let tasks = concat!(env!("CARGO_MANIFEST_DIR"), "/../pair/tasks");
+    let (draft, target) = (format!("{tasks}/draft-q8_0.gguf"), format!("{tasks}/target-f16.gguf"));
+    for (command, flag, model, other) in [
+        (&["check"][..], "--draft", &draft, "--target"),
+        (&["generate", "--local", PROMPT], "--target", &target, "--draft"),
+        (&["serve", "--listen", "127.0.0.1:0"], "--draft", &draft, "--target"),
+        (&["serve", "--listen", "127.0.0.1:0"], "--target", &target, "--draft"),
+    ] {
+        let said = complaint(&[command, &[flag, model]].concat());
+        assert!(said.contains("do not belong together") && said.contains(&format!("with {other}")), "{said}");
+    }
+    assert!(outrider(&["check", "--tokens", "16", "--draft", &draft, "--target", &target]).status.success());
+}
+
+/// Browsers would load what the server has not checked.
+#[test]
+fn heads_are_checked_before_they_are_served() {
+    let draft = concat!(env!("CARGO_MANIFEST_DIR"), "/../pair/draft/draft-q8_0.gguf");
+    for heads in [draft, "/dev/null"] {
+        let said = complaint(&["serve", "--listen", "127.0.0.1:0", "--heads", heads]);
+        assert!(said.contains("heads") && said.contains(heads), "{said}");
+    }
+}
+
+/// BPE dropout is for training: a text is encoded in one way. A normalizer that fails for every text is refused.
+#[test]
+fn a_tokenizer_encodes_in_one_way_or_is_refused() {
+    let json = include_bytes!("../../pair/tokenizer.json");
+    let altered = |name: &str, part: &str, value: Value| {
+        let mut json: Value = serde_json::from_slice(json).unwrap();
+        *json.pointer_mut(part).unwrap() = value;
+        scratch(name, json.to_string().as_bytes())
+    };
+    let models = [scratch("one-way-draft.gguf", DRAFT), scratch("one-way-target.gguf", TARGET)];
+    let run = |tokenizer: &PathBuf| {
+        let [draft, target, tokenizer] = [&models[0], &models[1], tokenizer].map(|path| path.to_str().unwrap());
+        let flags = ["--draft", draft, "--target", target, "--tokenizer", tokenizer, "--temperature", "0"];
+        outrider(
+            &[&["generate", "--local", "--json", "--max-tokens", "4", "there was a little girl"][..], &flags].concat(),
+        )
+    };
+    let dropping = altered("tokenizer-dropout.json", "/model/dropout", serde_json::json!(0.9));
+    let ids = |output| serde_json::from_str::<Value>(&stdout(&output)).unwrap()["promptTokenIds"].clone();
+    let whole = ids(run(&scratch("tokenizer-whole.json", json)));
+    assert_eq!(ids(run(&dropping)), whole);
+    let broken = serde_json::json!({ "type": "Replace", "pattern": { "Regex": "^" }, "content": "x" });
+    let output = run(&altered("tokenizer-broken.json", "/normalizer", broken));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && said.contains("tokenizer"), "{said}");
+}
+
 /// A draft is for what its target writes: a chat model is judged over its answers in its own template, not over a tale.
 #[test]
 fn a_chat_model_is_checked_over_its_answers() {

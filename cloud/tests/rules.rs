@@ -47,7 +47,10 @@ fn what_is_wrong_with_a_file_of_rules_is_said() {
     let bounded = one("mine", "p < alpha") + "most = 1\n";
     for (rules, part) in [
         (one("lossy", "p < q"), "already"),
-        (one("mine", "p < max_r"), "undefined"),
+        (one("mine", "p < max_r"), "names max_r"),
+        (one("mine", "0.5 if p < 0.5 else foo"), "names foo"),
+        (one("mine", "0.5 if p < 0.5 else 2"), "from 0 to 1"),
+        (one("mine", "0 if q < 0.5 else -7"), "from 0 to 1"),
         (one("mine", "p <"), "cannot be evaluated"),
         (one("mine", "2"), "from 0 to 1"),
         (one("mine", "'p'"), "from 0 to 1"),

@@ -323,6 +323,14 @@ mod tests {
         Conversation { messages, ..Conversation::default() }
     }
 
+    /// A server's thread would be held for good.
+    #[test]
+    fn a_template_that_loops_is_stopped() {
+        let numbers = "{% for i in range(9999) %}{% for j in range(9999) %}{{ i }}{% endfor %}{% endfor %}";
+        let error = chat_of(numbers).unwrap().render(&conversation(), 0).unwrap_err();
+        assert!(error.to_string().contains("fuel"), "{error}");
+    }
+
     fn tools(name: &str) -> Vec<Tool> {
         let tool = json!({ "type": "function", "function": { "name": name, "description": "What it does." } });
         vec![tool.as_object().unwrap().clone()]

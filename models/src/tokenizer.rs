@@ -2,13 +2,14 @@
 
 use std::{
     collections::BTreeSet,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, OnceLock},
 };
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use tokenizers::{Encoding, PostProcessor, PostProcessorWrapper, Token};
+use tokenizers::{Encoding, ModelWrapper, PostProcessor, PostProcessorWrapper, Token};
 
 use self::{marks::MarkedEncoder, spelling::Spelling};
 use crate::error::{EncodeError, LoadError};
@@ -50,8 +51,19 @@ impl Tokenizer {
         if let Some(normalizer) = inner.get_normalizer().map(with_rubys_patterns).transpose()?.flatten() {
             inner.with_normalizer(Some(normalizer)).map_err(refused)?;
         }
-        // Truncation and padding are limits of a training run and do not apply to prompts.
+        // Truncation, padding and dropout are of a training run and do not apply to prompts.
         inner.with_truncation(None).map_err(refused)?.with_padding(None);
+        let dropping = match inner.get_model() {
+            ModelWrapper::BPE(bpe) if bpe.dropout.is_some() => Some(bpe.clone()),
+            _ => None,
+        };
+        if let Some(mut bpe) = dropping {
+            bpe.dropout = None;
+            inner.with_model(bpe);
+        }
+        // Some normalizers cannot be used at all.
+        let tried = catch_unwind(AssertUnwindSafe(|| inner.encode_fast("a b", false)));
+        tried.map_err(|_| LoadError::Tokenizer("its normalizer or pre-tokenizer fails for any text".to_owned()))?.ok();
         let beginning = beginning(&inner);
         let entries: BTreeSet<(u32, String)> =
             inner.get_vocab(true).into_iter().map(|(token, id)| (id, token)).collect();

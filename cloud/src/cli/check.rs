@@ -19,7 +19,7 @@ use outrider_speculation::{
         goodput::{ROW_COST, RowCosts},
         plan::Schedule,
     },
-    session::options::numbers::{TEMPERATURE, TOP_P},
+    session::options::numbers::{NumberInfo, TEMPERATURE, TOP_P},
 };
 
 use self::{
@@ -59,18 +59,20 @@ pub struct Check {
     /// Tokens of the text to read
     #[arg(long, value_name = "COUNT", default_value_t = 256, value_parser = clap::value_parser!(u32).range(16..))]
     tokens: u32,
-    #[arg(long, value_name = "T", help = TEMPERATURE.explanation, default_value_t = TEMPERATURE.default as f32)]
+    #[arg(long, value_name = "T", help = TEMPERATURE.explanation, default_value_t = TEMPERATURE.default as f32,
+        value_parser = within(&TEMPERATURE))]
     temperature: f32,
-    #[arg(long, value_name = "p", help = TOP_P.explanation, default_value_t = TOP_P.default as f32)]
+    #[arg(long, value_name = "p", help = TOP_P.explanation, default_value_t = TOP_P.default as f32,
+        value_parser = within(&TOP_P))]
     top_p: f32,
     /// Round trips to predict for, in milliseconds
     #[arg(long, value_name = "LIST", value_delimiter = ',', num_args = 1.., default_value = "2,20,50,80,150,300")]
     round_trips: Vec<u16>,
     /// Milliseconds of a draft in the browser with its sampling, which the page shows; as long as here if not given
-    #[arg(long, value_name = "MS")]
+    #[arg(long, value_name = "MS", value_parser = milliseconds)]
     draft_ms: Option<f64>,
     /// Milliseconds of a pass of the server with its sampling; as long as here if not given
-    #[arg(long, value_name = "MS")]
+    #[arg(long, value_name = "MS", value_parser = milliseconds)]
     pass_ms: Option<f64>,
     /// Print one JSON object
     #[arg(long)]
@@ -291,6 +293,20 @@ impl Check {
             rows: judge.passes.as_ref().map_or_else(|| RowCosts::each(ROW_COST), row_costs),
         }
     }
+}
+
+/// A parser of numbers within the bounds of an option.
+fn within(number: &'static NumberInfo) -> impl Fn(&str) -> Result<f32, String> + Clone {
+    |text| {
+        let value: f32 = text.parse().map_err(|_| "it must be a number".to_owned())?;
+        number.bounds.check(value.into()).map(|()| value).map_err(|reason| format!("it {reason}"))
+    }
+}
+
+/// Parses a time in milliseconds.
+fn milliseconds(text: &str) -> Result<f64, String> {
+    let value = text.parse::<f64>().ok().filter(|value| value.is_finite() && *value > 0.0);
+    value.ok_or_else(|| "it must be a number above 0".to_owned())
 }
 
 /// Tokens that an engine may write after the text.

@@ -102,7 +102,10 @@ pub(super) fn parameter_arg(kind: &'static NameInfo) -> Option<Arg> {
     });
     let parameters = parameters.collect::<Vec<_>>().join(", ");
     let help = format!("{label} of the {}, if not its default: {parameters}", kind.label.to_lowercase());
-    let parse = |text: &str| text.parse::<f64>().map_err(|error| error.to_string());
+    let parse = |text: &str| match text.parse::<f64>() {
+        Ok(value) if value.is_finite() => Ok(value),
+        _ => Err("it must be a number".to_owned()),
+    };
     let arg = Arg::new(name).long(flag(name)).value_name("VALUE").value_parser(parse).help(help);
     Some(arg.allow_negative_numbers(true))
 }

@@ -158,6 +158,8 @@ impl Generate {
         if let Some(path) = &self.prompts {
             let text = std::fs::read_to_string(path)
                 .map_err(|error| format!("the prompts in {} cannot be read: {error}", path.display()))?;
+            // Some editors begin a file with a byte order mark.
+            let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
             prompts.extend(text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned));
             if prompts.is_empty() {
                 return Err(format!("{} has no prompts; write one per line", path.display()).into());

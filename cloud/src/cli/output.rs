@@ -1,7 +1,8 @@
 //! Output and errors of commands.
 
 use std::{
-    io::{Write, stdout},
+    io::{ErrorKind, Write, stderr, stdout},
+    process,
     sync::mpsc,
     thread,
     time::Duration,
@@ -13,10 +14,17 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Error with which a command fails; shown to the user as one sentence.
 pub(crate) type CommandError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Prints a text and flushes it. A reader that has gone is no error of the command.
+/// Prints a text and flushes it. A reader that has gone is no error of the command; a text that cannot be written, as on
+/// a full disk, ends it with status 1.
 pub(crate) fn print(text: &str) {
     let mut out = stdout();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    if let Err(error) = written
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        let _ = writeln!(stderr(), "Error: the output cannot be written: {error}");
+        process::exit(1);
+    }
 }
 
 /// Runs work that may block forever, such as writing to a pipe that nothing reads, on another thread. Returns when it

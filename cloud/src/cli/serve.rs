@@ -151,7 +151,7 @@ pub struct Serve {
     #[arg(long, value_name = "COUNT")]
     threads: Option<NonZeroUsize>,
     /// Seconds after which a silent session is closed
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = caps::positive::<u64>)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = caps::seconds)]
     idle_timeout: u64,
     /// Seconds that a session keeps its slot for a client that has lost the connection
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]

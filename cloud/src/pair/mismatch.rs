@@ -78,15 +78,15 @@ fn advice(origin: &Origin, other: &Origin) -> &'static str {
         (InFile(what, _), Beside(same, _)) if what == same => {
             "remove that tokenizer.json, or give the right one with --tokenizer"
         }
-        (_, BuiltIn(what)) if *what == DRAFT => {
+        (BuiltIn(what), _) | (_, BuiltIn(what)) if *what == DRAFT => {
             "without --draft the built-in one drafts, which has another tokenizer: give a draft that shares this one \
              with --draft"
         }
-        (_, BuiltIn(what)) if *what == TARGET => {
+        (BuiltIn(what), _) | (_, BuiltIn(what)) if *what == TARGET => {
             "without --target the built-in one verifies, which has another tokenizer: give a target that shares this \
              one with --target"
         }
-        (_, BuiltIn(_)) => "give the models of this tokenizer with --draft and --target",
+        (BuiltIn(_), _) | (_, BuiltIn(_)) => "give the models of this tokenizer with --draft and --target",
         (_, Given(_)) => "give the model's own tokenizer.json with --tokenizer, or leave --tokenizer out",
         _ => "give a draft and a target that share one tokenizer",
     }

@@ -75,7 +75,7 @@ impl PairPaths {
         let built_in = built_in.map(|what| Taken::new(Origin::BuiltIn(what), TOKENIZER.into())).transpose()?;
         match (taken, built_in) {
             (Some(taken), Some(built_in)) => {
-                differ(difference(&taken.tokenizer, &built_in.tokenizer), &taken.origin, &built_in.origin)?;
+                taken.belongs_to(&built_in)?;
                 Ok(taken.into_parts())
             }
             (Some(one), None) | (None, Some(one)) => Ok(one.into_parts()),
@@ -110,11 +110,13 @@ impl PairPaths {
                 Taken::new(origin, json.into())
             }
             (Some(taken), Some(beside), _) => {
-                differ(difference(&beside.tokenizer, &taken.tokenizer), &beside.origin, &taken.origin)?;
+                beside.belongs_to(&taken)?;
                 Ok(taken)
             }
             (Some(taken), None, Some((origin, own))) => {
                 differ(own.differs_from(&taken.tokenizer), &origin, &taken.origin)?;
+                let json = own.tokenizer_json().map_err(|error| failure(what, Some(path), error))?;
+                Taken::new(origin, json.into())?.belongs_to(&taken)?;
                 Ok(taken)
             }
             // A draft made for the target, as by outrider-draft, has the target's tokens.
@@ -157,6 +159,21 @@ impl Taken {
         let Some((id, here)) = own.missing_in(&self.tokenizer) else { return Ok(()) };
         let there = Meaning::Missing { tokens: self.tokenizer.vocab_size(), expected: own.token_count() };
         Err(mismatch(id, here.to_owned(), origin, there, &self.origin))
+    }
+
+    /// Fails if the tokenizers differ. One may have some more tokens than the other, but a short one that begins as a
+    /// longer one does, such as all single bytes, is another tokenizer.
+    fn belongs_to(&self, other: &Self) -> Result<(), PairError> {
+        differ(difference(&self.tokenizer, &other.tokenizer), &self.origin, &other.origin)?;
+        let is_larger = self.tokenizer.vocab_size() > other.tokenizer.vocab_size();
+        let (larger, smaller) = if is_larger { (self, other) } else { (other, self) };
+        let [expected, tokens] = [larger, smaller].map(|taken| taken.tokenizer.vocab_size());
+        if tokens >= expected / 10 * 9 {
+            return Ok(());
+        }
+        let here = larger.tokenizer.token(tokens as u32).unwrap_or_default();
+        let there = Meaning::Missing { tokens, expected };
+        Err(mismatch(tokens as u32, here, &larger.origin, there, &smaller.origin))
     }
 
     fn into_parts(self) -> (Tokenizer, Cow<'static, [u8]>) {

@@ -17,9 +17,14 @@ mod operators;
 
 pub(super) use self::operators::rewritten;
 
+/// The most steps of rendering: a template of published models takes some hundred for a message, and one that loops
+/// would hold a server's thread for good.
+const FUEL: u64 = 20_000_000;
+
 /// Configures an environment with what transformers offers to templates. The time is the variable `now`, in seconds
 /// since 1970.
 pub(super) fn add_to(environment: &mut Environment<'_>) {
+    environment.set_fuel(Some(FUEL));
     environment.set_trim_blocks(true);
     environment.set_lstrip_blocks(true);
     environment.set_unknown_method_callback(methods::call);

@@ -24,10 +24,10 @@ pub(super) struct CapsArgs {
     #[arg(long, value_name = "COUNT", default_value_t = Caps::default().frames_per_second)]
     max_rounds_per_second: u32,
     /// Seconds that a connection may take to say Hello
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = positive::<u64>)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = seconds)]
     pub hello_timeout: u64,
     /// Seconds that the head of a request may take, and a pause in its body; all of the body may take six times as long
-    #[arg(long, value_name = "SECONDS", default_value_t = Caps::default().header_read.as_secs(), value_parser = positive::<u64>)]
+    #[arg(long, value_name = "SECONDS", default_value_t = Caps::default().header_read.as_secs(), value_parser = seconds)]
     request_timeout: u64,
     /// Bytes in the body of a request to the API; a session's frames have at most 2 MiB in any case
     #[arg(long, value_name = "BYTES", default_value_t = Caps::default().body_bytes, value_parser = positive::<usize>)]
@@ -45,6 +45,14 @@ impl CapsArgs {
             header_read: timeout,
             body_read: timeout,
         }
+    }
+}
+
+/// Parses a time limit in whole seconds. Times beyond a century would overflow the clock.
+pub(super) fn seconds(text: &str) -> Result<u64, String> {
+    match positive::<u64>(text)? {
+        seconds if seconds > u32::MAX.into() => Err(format!("{} seconds are the most", u32::MAX)),
+        seconds => Ok(seconds),
     }
 }
 

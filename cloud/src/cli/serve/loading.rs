@@ -73,6 +73,8 @@ impl Serve {
         let (tokenizer, tokenizer_json) = pair.tokenizer_with_json()?;
         let draft_file = PairFile::weights(pair.draft_file()?.into_owned());
         let draft = pair.draft_with(&tokenizer)?;
+        // Browsers would get heads of another draft.
+        pair.heads(&draft, &tokenizer)?;
         let api_drafting = self.api_drafting.as_ref().map(|default| -> Result<_, CommandError> {
             let model = pair.draft_with(&tokenizer)?;
             let heads = pair.heads(&model, &tokenizer)?.as_ref().map(pair::heads).transpose()?;
