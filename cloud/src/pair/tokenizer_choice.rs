@@ -115,8 +115,10 @@ impl PairPaths {
             }
             (Some(taken), None, Some((origin, own))) => {
                 differ(own.differs_from(&taken.tokenizer), &origin, &taken.origin)?;
-                let json = own.tokenizer_json().map_err(|error| failure(what, Some(path), error))?;
-                Taken::new(origin, json.into())?.belongs_to(&taken)?;
+                if !are_alike(own.token_count(), taken.tokenizer.vocab_size()) {
+                    taken.is_of(&origin, &own)?;
+                    return Err(taken.longer_than(own.token_count(), &origin));
+                }
                 Ok(taken)
             }
             // A draft made for the target, as by outrider-draft, has the target's tokens.
@@ -161,24 +163,33 @@ impl Taken {
         Err(mismatch(id, here.to_owned(), origin, there, &self.origin))
     }
 
-    /// Fails if the tokenizers differ. One may have some more tokens than the other, but a short one that begins as a
-    /// longer one does, such as all single bytes, is another tokenizer.
+    /// Fails if the tokenizers differ.
     fn belongs_to(&self, other: &Self) -> Result<(), PairError> {
         differ(difference(&self.tokenizer, &other.tokenizer), &self.origin, &other.origin)?;
-        let is_larger = self.tokenizer.vocab_size() > other.tokenizer.vocab_size();
-        let (larger, smaller) = if is_larger { (self, other) } else { (other, self) };
-        let [expected, tokens] = [larger, smaller].map(|taken| taken.tokenizer.vocab_size());
-        if tokens >= expected / 10 * 9 {
-            return Ok(());
+        let [here, there] = [self, other].map(|taken| taken.tokenizer.vocab_size());
+        match are_alike(here, there) {
+            true => Ok(()),
+            false if here > there => Err(self.longer_than(there, &other.origin)),
+            false => Err(other.longer_than(here, &self.origin)),
         }
-        let here = larger.tokenizer.token(tokens as u32).unwrap_or_default();
-        let there = Meaning::Missing { tokens, expected };
-        Err(mismatch(tokens as u32, here, &larger.origin, there, &smaller.origin))
+    }
+
+    /// Error of a source that has the first `tokens` tokens of this tokenizer.
+    fn longer_than(&self, tokens: usize, origin: &Origin) -> PairError {
+        let here = self.tokenizer.token(tokens as u32).unwrap_or_default();
+        let there = Meaning::Missing { tokens, expected: self.tokenizer.vocab_size() };
+        mismatch(tokens as u32, here, &self.origin, there, origin)
     }
 
     fn into_parts(self) -> (Tokenizer, Cow<'static, [u8]>) {
         (self.tokenizer, self.json)
     }
+}
+
+/// True for numbers of tokens of one tokenizer. A model may have some more tokens than its draft, but a short tokenizer
+/// that begins as a longer one does, such as all single bytes, is another.
+fn are_alike(here: usize, there: usize) -> bool {
+    here.min(there) >= here.max(there) / 10 * 9
 }
 
 /// Fails if there is a difference: an id, its token in the first source and its token in the other.
