@@ -14,8 +14,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Error with which a command fails; shown to the user as one sentence.
 pub(crate) type CommandError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Prints a text and flushes it. A reader that has gone is no error of the command; text that cannot be written, as on a
-/// full disk, ends it with status 1.
+/// Prints a text and flushes it. A reader that has gone is no error of the command; text that cannot be written, as on
+/// a full disk, ends it with status 1.
 pub(crate) fn print(text: &str) {
     let mut out = stdout();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
