@@ -19,7 +19,7 @@ use outrider_speculation::{
         goodput::{ROW_COST, RowCosts},
         plan::Schedule,
     },
-    session::options::numbers::{NumberInfo, TEMPERATURE, TOP_P},
+    session::options::numbers::{TEMPERATURE, TOP_P},
 };
 
 use self::{
@@ -29,7 +29,10 @@ use self::{
     report::{End, LONGEST, Measured, Prediction, Report, RowPass, Source, Tab, Target, WORTH},
     timing::{ROWS, mean_seconds, repeated, row_costs},
 };
-use super::output::{CommandError, print};
+use super::{
+    drafting::within,
+    output::{CommandError, print},
+};
 use crate::{
     pair::{self, PairPaths},
     target::gateway::{EngineArgs, GatewayError, Way},
@@ -45,8 +48,8 @@ mod timing;
 ///
 /// Nothing is served. Both models read a text, which shows how often drafts are accepted, and are timed on this
 /// machine; from that the speed of sessions is predicted, beside that of the server alone. A chat model writes the text
-/// itself, in answer to four questions. With --target openai:URL or
-/// vllm:URL the engine is asked for its probabilities of the text, and its time for a token is measured.
+/// itself, in answer to four questions. With --target openai:URL or vllm:URL the engine is asked for its probabilities
+/// of the text, and its time for a token is measured.
 #[derive(Debug, Args)]
 pub struct Check {
     #[command(flatten)]
@@ -60,10 +63,10 @@ pub struct Check {
     #[arg(long, value_name = "COUNT", default_value_t = 256, value_parser = clap::value_parser!(u32).range(16..))]
     tokens: u32,
     #[arg(long, value_name = "T", help = TEMPERATURE.explanation, default_value_t = TEMPERATURE.default as f32,
-        value_parser = within(&TEMPERATURE))]
+        value_parser = |text: &str| within(&TEMPERATURE, text).map(|value| value as f32))]
     temperature: f32,
     #[arg(long, value_name = "p", help = TOP_P.explanation, default_value_t = TOP_P.default as f32,
-        value_parser = within(&TOP_P))]
+        value_parser = |text: &str| within(&TOP_P, text).map(|value| value as f32))]
     top_p: f32,
     /// Round trips to predict for, in milliseconds
     #[arg(long, value_name = "LIST", value_delimiter = ',', num_args = 1.., default_value = "2,20,50,80,150,300")]
@@ -292,14 +295,6 @@ impl Check {
             reaction: judge.frames,
             rows: judge.passes.as_ref().map_or_else(|| RowCosts::each(ROW_COST), row_costs),
         }
-    }
-}
-
-/// A parser of numbers within the bounds of an option.
-fn within(number: &'static NumberInfo) -> impl Fn(&str) -> Result<f32, String> + Clone {
-    |text| {
-        let value: f32 = text.parse().map_err(|_| "it must be a number".to_owned())?;
-        number.bounds.check(value.into()).map(|()| value).map_err(|reason| format!("it {reason}"))
     }
 }
 

@@ -110,18 +110,20 @@ pub(super) fn parameter_arg(kind: &'static NameInfo) -> Option<Arg> {
     Some(arg.allow_negative_numbers(true))
 }
 
+/// Parses a number within the bounds of an option.
+pub(super) fn within(number: &NumberInfo, text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| "it must be a number".to_owned())?;
+    number.bounds.check(value).map(|()| value).map_err(|reason| format!("it {reason}"))
+}
+
 pub(super) fn number_arg(number: &'static NumberInfo) -> Arg {
     let unset = if number.unset.is_empty() { String::new() } else { format!(" [default: {}]", number.unset) };
     let help = format!("{}{}{unset}", number.explanation, readers(number.name));
-    let parse = |text: &str| {
-        let value: f64 = text.parse().map_err(|_| "it must be a number".to_owned())?;
-        number.bounds.check(value).map(|()| value).map_err(|reason| format!("it {reason}"))
-    };
     let unit = if number.bounds.integer { "COUNT" } else { "NUMBER" };
     let arg = Arg::new(number.name)
         .long(flag(number.name))
         .value_name(if number.symbol.is_empty() { unit } else { number.symbol })
-        .value_parser(parse);
+        .value_parser(|text: &str| within(number, text));
     let arg = if number.unset.is_empty() { arg.default_value(number.default.to_string()) } else { arg };
     if number.details.is_empty() {
         arg.help(help)

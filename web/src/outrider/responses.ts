@@ -286,7 +286,7 @@ class ResponseWriter {
   }
 }
 
-/** The events of the response to a request, from its chat's chunks; an error ends them, as one of them, and so does the response. */
+/** The events of the response to a request, from its chat's chunks. An error ends them, as one of them. */
 export async function* responseEvents(
   params: Fields,
   chunks: AsyncIterable<ChatCompletionChunk>,

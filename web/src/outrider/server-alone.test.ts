@@ -51,10 +51,7 @@ test('a server that does not let the page in is told from one that is away', asy
   vi.stubGlobal('origin', 'https://example.org');
   const loading = () => Outrider.load({ token: 'abc', server: 'https://verify.example' });
   delete answers['/v1/info'];
-  await expect(loading()).rejects.toMatchObject({
-    code: 'connection-failed',
-    message: 'no server can be reached at https://verify.example',
-  });
+  await expect(loading()).rejects.toMatchObject({ code: 'connection-failed' });
   answers['/healthz'] = () => Response.error();
   await expect(loading()).rejects.toMatchObject({
     code: 'origin-refused',

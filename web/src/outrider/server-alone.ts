@@ -62,8 +62,7 @@ export function askerOf(options: LoadOptions): AskServer {
   const request = serverFetch(options);
   return (path, { model: _, ...params }, signal) => {
     const body = JSON.stringify(options.model === undefined ? params : { ...params, model: options.model });
-    const url = new URL(path, serverOf(options));
-    return reached(url, request, post(request, url, body, signal));
+    return reached(post(request, new URL(path, serverOf(options)), body, signal));
   };
 }
 
@@ -114,7 +113,11 @@ export class ServerAlone {
     const { signal } = options;
     const request = serverFetch(options);
     const url = ofModel(options, 'v1/info');
-    const response = await answered(url, request, request(url, signal ? { signal } : {}));
+    const response = await answered(request(url, signal ? { signal } : {})).catch(async (error: unknown) => {
+      const isAway = (error as OutriderError).code === 'connection-failed';
+      if (isAway && (await answersOthers(url.href, request))) throw originRefused(url.href, error);
+      throw error;
+    });
     const { vocabSize, limits } = (await response.json()) as Info;
     return new ServerAlone(options, request, { ...limits, vocabSize });
   }
@@ -141,8 +144,7 @@ export class ServerAlone {
     let finish: Summary['finish'] | null = null;
     const ends = { stop: request.stop.length > 0 ? 'stop' : 'eos', length: 'length', tool_calls: 'eos' } as const;
     try {
-      const url = new URL(path, this.#server);
-      const response = await answered(url, this.#fetch, post(this.#fetch, url, body, signal));
+      const response = await answered(post(this.#fetch, new URL(path, this.#server), body, signal));
       for await (const data of events(response, (bytes) => (statistics.downlinkBits += bytes * 8))) {
         const chunk = JSON.parse(data) as Chunk;
         if (chunk.error) throw failure(200, chunk.error);
@@ -262,18 +264,17 @@ async function* events(response: Response, onBytes: (bytes: number) => void): As
   throw new OutriderError('connection-lost', 'the server stopped in the middle of a text');
 }
 
-/** Waits for a response of any kind. @throws {@link OutriderError} `origin-refused` or `connection-failed` */
-async function reached(url: URL, request: typeof fetch, response: Promise<Response>): Promise<Response> {
-  return response.catch(async (cause: unknown) => {
+/** Waits for a response of any kind. @throws {@link OutriderError} `connection-failed` */
+async function reached(response: Promise<Response>): Promise<Response> {
+  return response.catch((cause: unknown) => {
     if (cause instanceof Error && cause.name === 'AbortError') throw cause;
-    if (await answersOthers(url.href, request)) throw originRefused(url.href, cause);
-    throw new OutriderError('connection-failed', `no server can be reached at ${url.origin}`, { cause });
+    throw new OutriderError('connection-failed', 'the server cannot be reached', { cause });
   });
 }
 
 /** Waits for a successful response. @throws {@link OutriderError} otherwise */
-async function answered(url: URL, request: typeof fetch, response: Promise<Response>): Promise<Response> {
-  const received = await reached(url, request, response);
+async function answered(response: Promise<Response>): Promise<Response> {
+  const received = await reached(response);
   if (received.ok) return received;
   const { error } = ((await received.json().catch(() => ({}))) ?? {}) as { error?: ApiError };
   throw failure(received.status, error ?? { message: `the server answered ${received.status}` });
