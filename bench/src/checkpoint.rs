@@ -69,6 +69,12 @@ fn float(source: &Content, key: &str) -> Result<f64, Failure> {
     Ok(f64::from(value.to_f32()?))
 }
 
+/// Elements of an attention head; files without the key divide the width by the heads.
+fn head_size(source: &Content) -> Result<usize, Failure> {
+    let of = |key: &str| number(source, &format!("llama.{key}"));
+    of("attention.key_length").or_else(|_| Ok(of("embedding_length")? / of("attention.head_count")?))
+}
+
 fn configuration(source: &Content) -> Result<Value, Failure> {
     let of = |key: &str| number(source, &format!("llama.{key}"));
     Ok(json!({
@@ -79,7 +85,7 @@ fn configuration(source: &Content) -> Result<Value, Failure> {
         "num_hidden_layers": of("block_count")?,
         "num_attention_heads": of("attention.head_count")?,
         "num_key_value_heads": of("attention.head_count_kv")?,
-        "head_dim": of("attention.key_length")?,
+        "head_dim": head_size(source)?,
         "vocab_size": of("vocab_size")?,
         "max_position_embeddings": of("context_length")?,
         "rms_norm_eps": float(source, "llama.attention.layer_norm_rms_epsilon")?,
@@ -123,7 +129,7 @@ fn tensors(source: &Content) -> Result<Vec<Tensor>, Failure> {
     if names.len() != source.tensor_infos.len() {
         return Err(format!("of {} tensors {} are a Llama's", source.tensor_infos.len(), names.len()).into());
     }
-    let head = number(source, "llama.attention.key_length")?;
+    let head = head_size(source)?;
     let tensor = |gguf: String| {
         let is_rotated = gguf.contains("attn_q") || gguf.contains("attn_k");
         let shape = source.tensor_infos.get(&gguf).ok_or_else(|| format!("there is no {gguf}"))?.shape.dims().to_vec();

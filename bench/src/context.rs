@@ -1,7 +1,9 @@
 //! `cargo xtask bench context`: guesses that are looked up, in the text itself and in texts that the edge alone knows.
 //!
 //! SmolLM2-135M-Instruct with its draft; a native edge and the server's engine run in this process, over an emulated
-//! link in real time. The argument is a folder: the report goes to `context.md` there, and to standard output.
+//! link in real time. The first argument is a folder: the report goes to `context.md` there, and to standard output.
+//! With the executable of vLLM as the second and the folder of `outrider_vllm` as the third, vLLM with its own n-grams
+//! writes the same greedy texts, without a link.
 
 use std::{fmt::Write, fs, path::Path, sync::Arc, time::Instant};
 
@@ -22,7 +24,18 @@ use outrider_speculation::{
 use serde::Serialize;
 use serde_json::json;
 
-use crate::{guesses::over_link, passes::Failure, report};
+use crate::{
+    chat::{QUESTIONS, Template},
+    checkpoint,
+    fleet::{
+        self,
+        engine::{Drafting, Launch},
+        players::Plain,
+    },
+    guesses::over_link,
+    passes::Failure,
+    report,
+};
 
 const ROUND_TRIPS_MS: [u64; 2] = [2, 50];
 const TOKENS: u32 = 128;
@@ -36,20 +49,6 @@ const FILES: [&str; 5] = [
     "cloud/src/cli/fetch.rs",
     "cloud/src/http/quota.rs",
     "control/src/calibration.rs",
-];
-
-/// Questions of a chat.
-const QUESTIONS: [&str; 10] = [
-    "What is photosynthesis?",
-    "How do I make a cup of tea?",
-    "Explain what a compiler does.",
-    "Give me three tips for learning a language.",
-    "Why is the sky blue?",
-    "What is the difference between a list and a tuple in Python?",
-    "Write a short poem about the sea.",
-    "How does a bicycle stay upright?",
-    "What should I pack for a hike in the mountains?",
-    "Who was Marie Curie?",
 ];
 
 /// Short texts that the target is asked to repeat with a change.
@@ -87,10 +86,13 @@ enum Way {
     Page,
     /// The server, from what the text repeats, without a draft model.
     Server,
+    /// vLLM, from what the text repeats.
+    Vllm,
 }
 
 impl Way {
-    const ALL: [Self; 4] = [Self::Draft, Self::Text, Self::Page, Self::Server];
+    /// Ways of this program.
+    const OWN: [Self; 4] = [Self::Draft, Self::Text, Self::Page, Self::Server];
 
     fn name(self) -> &'static str {
         match self {
@@ -98,6 +100,7 @@ impl Way {
             Self::Text => "and the text's own repetitions",
             Self::Page => "and the page's texts",
             Self::Server => "server, from the text's repetitions",
+            Self::Vllm => "vLLM's own n-grams",
         }
     }
 }
@@ -124,6 +127,7 @@ struct Total {
 struct Pair {
     draft: Model,
     tokenizer: Tokenizer,
+    template: Template,
     plain: Engine,
     helped: Engine,
     info: TargetInfo,
@@ -131,27 +135,55 @@ struct Pair {
 
 /// Runs the measurement with the arguments that follow its name.
 pub fn run(arguments: &[&str]) -> Result<(), Failure> {
-    let [folder] = *arguments else { return Err("a folder is expected".into()) };
+    let (folder, vllm) = match *arguments {
+        [folder] => (Path::new(folder), None),
+        [folder, vllm, package] => (Path::new(folder), Some((vllm, package))),
+        _ => return Err("a folder is expected, and perhaps vLLM and its package's folder".into()),
+    };
     let runtime = tokio::runtime::Runtime::new()?;
     let mut paths = PairPaths { model: vec!["smollm2".parse()?], ..PairPaths::default() };
     runtime.block_on(paths.fetch())?;
     let (tokenizer, _) = paths.tokenizer_for(Ends::Both)?;
     let (draft, target) = (paths.draft_with(&tokenizer)?, paths.target_with(&tokenizer)?);
+    let template = Template::of(&paths, &target, &tokenizer)?;
     let info = target_info(&target, &tokenizer, MAX_DRAFT_TOKENS)?;
     let helped = Engine::start(paths.target_with(&tokenizer)?, 1)?.with_lookups();
-    let pair = Pair { draft, tokenizer, plain: Engine::start(target, 1)?, helped, info };
+    let pair = Pair { draft, tokenizer, template, plain: Engine::start(target, 1)?, helped, info };
     let mut rows = Vec::new();
-    for work in runtime.block_on(works(&pair))? {
+    let works = runtime.block_on(works(&pair))?;
+    for work in &works {
         for trip in ROUND_TRIPS_MS {
-            for way in Way::ALL {
-                let total = runtime.block_on(pair.write(&work, way, trip))?;
+            for way in Way::OWN {
+                let total = runtime.block_on(pair.write(work, way, trip))?;
                 println!("{}, {trip} ms, {way:?}: {:.3} passes a token", work.name, total.passes / total.tokens);
                 rows.push((work.name, trip, way, total));
             }
         }
     }
+    if let Some((vllm, package)) = vllm {
+        let model = folder.join("context-checkpoint");
+        checkpoint::write(&paths.target_gguf()?, &paths.tokenizer_for(Ends::Both)?.1, &model)?;
+        let launch = Launch { vllm: vllm.as_ref(), package: package.as_ref(), model: &model, logs: folder };
+        let engine = runtime.block_on(launch.start(&Drafting::Ngrams))?;
+        for work in works.iter().filter(|work| work.temperature == 0.0) {
+            rows.push((work.name, 0, Way::Vllm, runtime.block_on(by_vllm(&engine, work))?));
+        }
+    }
     let samples = json!(rows);
-    report::write(Path::new(folder), "context", &table(&rows)?, samples, None)
+    report::write(folder, "context", &table(&rows)?, samples, None)
+}
+
+/// Texts of vLLM, one after the other. A step without an accepted draft writes one token.
+async fn by_vllm(engine: &fleet::engine::Engine, work: &Work) -> Result<Total, Failure> {
+    let mut client = Plain::connect(engine.address()).await?;
+    let (before, began) = (engine.counts().await?, Instant::now());
+    for (prompt, _) in &work.prompts {
+        client.write(prompt, |_| ()).await?;
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    let counts = before.since(&[engine]).await?;
+    let passes = counts.written - counts.accepted;
+    Ok(Total { tokens: counts.written, passes, accepted: counts.accepted, seconds })
 }
 
 async fn works(pair: &Pair) -> Result<Vec<Work>, Failure> {
@@ -196,8 +228,7 @@ fn chat(pair: &Pair) -> Result<Vec<Prompt>, Failure> {
 impl Pair {
     /// A question in the form of the target's chat template.
     fn turn(&self, said: &str) -> Result<Vec<u32>, Failure> {
-        let text = format!("<|im_start|>user\n{said}<|im_end|>\n<|im_start|>assistant\n");
-        Ok(self.tokenizer.encode_prompt(self.draft.config().first_token(), &text)?)
+        self.template.ask(&self.tokenizer, said)
     }
 
     async fn write(&self, work: &Work, way: Way, trip: u64) -> Result<Total, Failure> {
@@ -230,7 +261,7 @@ impl Pair {
         known.iter().enumerate().for_each(|(name, tokens)| passages.add(&name.to_string(), tokens.clone()));
         edge.set_passages(Arc::new(passages));
         let mode = match way {
-            Way::Server => Mode::CloudOnly,
+            Way::Server | Way::Vllm => Mode::CloudOnly,
             Way::Draft => Mode::Ahead(Ahead { drafts_only: true, ..Ahead::default() }),
             Way::Text | Way::Page => Mode::Ahead(Ahead::default()),
         };

@@ -14,15 +14,16 @@
 //! ```text
 //! vLLM alone            plain client ─────────── link ─────────── vLLM
 //! vLLM's own n-grams    plain client ─────────── link ─────────── vLLM --speculative-config ngram
+//! vLLM's own draft      plain client ─────────── link ─────────── vLLM with the draft model that edges have
 //! openai:               edge ─── link ─── outrider serve ──────── vLLM                 rounds of drafts
 //! the proposer          plain client ─────────── link ─────────── vLLM with outrider_vllm: its own cost
 //! vllm: with guesses    edge ─── link ─── outrider serve ──────── vLLM with outrider_vllm
 //!                                                └─ guesses, Unix socket ─┘
 //! ```
 
-mod engine;
+pub mod engine;
 mod link;
-mod players;
+pub mod players;
 mod report;
 mod way;
 
@@ -41,7 +42,7 @@ use self::{
     engine::{Counts, Drafting, Engine, Launch},
     link::Link,
     players::{Edges, Plain, Player, play},
-    report::{Case, Level},
+    report::{Case, Level, Memory},
     way::Way,
 };
 use crate::{checkpoint, grow, passes::Failure, serve::process::Server};
@@ -133,6 +134,7 @@ struct Fleet {
     /// Engines that write alone; the first serves `openai:` as well.
     plain: Vec<Engine>,
     ngrams: Engine,
+    drafted: Engine,
     guessed: Vec<Engine>,
 }
 
@@ -142,6 +144,7 @@ impl Fleet {
         match way {
             Way::Alone | Way::Rounds => vec![&self.plain[0]],
             Way::Ngrams => vec![&self.ngrams],
+            Way::OwnDraft => vec![&self.drafted],
             Way::Idle | Way::Guesses => vec![&self.guessed[0]],
             Way::TwoAlone => self.plain.iter().collect(),
             Way::TwoGuesses => self.guessed.iter().collect(),
@@ -179,7 +182,7 @@ impl Bench {
         for beginning in &excerpts(PROMPT_WORDS) {
             prompts.push(tokenizer.encode_prompt(draft.config().first_token(), beginning)?);
         }
-        let (mut levels, mut version) = (Vec::new(), String::new());
+        let (mut levels, mut memory, mut version) = (Vec::new(), Vec::new(), String::new());
         for &(target, time) in &self.targets {
             let fleet = self.start(target).await?;
             version = fleet.plain[0].version().await?;
@@ -202,8 +205,11 @@ impl Bench {
                     }
                 }
             }
+            for way in [Way::Alone, Way::Ngrams, Way::OwnDraft, Way::Guesses] {
+                memory.push(Memory { target, way, mib: fleet.engines(way)[0].memory_mib()? });
+            }
         }
-        report::write(&self.folder, &version, &self.targets, &levels)
+        report::write(&self.folder, &version, &self.targets, &levels, &memory)
     }
 
     /// Ways that are measured in a cell.
@@ -229,6 +235,10 @@ impl Bench {
             sockets.push(socket);
         }
         let ngrams = launch.start(&Drafting::Ngrams).await?;
+        let draft = models.join("draft");
+        let pair = PairPaths::default();
+        checkpoint::write(&pair.draft_file()?, &pair.tokenizer_with_json()?.1, &draft)?;
+        let drafted = launch.start(&Drafting::Model(draft)).await?;
         let tokenizer = checkpoint.join("tokenizer.json");
         let gateway = |target: String, sockets: &[PathBuf]| {
             let channels: Vec<String> = sockets.iter().map(|socket| format!("unix:{}", socket.display())).collect();
@@ -245,7 +255,7 @@ impl Bench {
             let spread = Link::start(workers, Duration::ZERO).await?;
             two_guesses = Some((gateway(format!("vllm:http://{}", spread.address()), &sockets)?, spread));
         }
-        Ok(Fleet { rounds, guesses, two_guesses, plain, ngrams, guessed })
+        Ok(Fleet { rounds, guesses, two_guesses, plain, ngrams, drafted, guessed })
     }
 
     /// Runs `case.sessions` sessions for `duration`; each begins another text when one has ended.

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt::Write, path::Path, time::Duration, time::I
 
 use outrider_cloud::{
     edge::{NativeEdge, Transport},
-    pair::{PairPaths, draft_info, target_info},
+    pair::{Ends, PairPaths, draft_info, target_info},
     target::engine::Engine,
 };
 use outrider_codec::frame::MAX_DRAFT_TOKENS;
@@ -24,13 +24,16 @@ use outrider_speculation::{
 use serde::Serialize;
 use serde_json::json;
 
-use crate::{passes::Failure, report};
+use crate::{
+    chat::{QUESTIONS, Template},
+    passes::Failure,
+    report,
+};
 
 const ROUND_TRIPS_MS: [u64; 5] = [2, 50, 100, 200, 400];
 const PROMPTS: usize = 24;
 /// Texts of each prompt in a row; rows have seeds of their own, so that they are as many samples of the calibration.
-const SEEDS: u64 = 4;
-const TEXTS: usize = PROMPTS * SEEDS as usize;
+const SEEDS: usize = 4;
 const TOKENS: u32 = 96;
 /// Least chances of visible guesses; the first is the package's default of `guessesFrom`.
 const GUESSES_FROM: [f64; 2] = [0.5, 0.8];
@@ -39,24 +42,34 @@ const BINS: usize = 10;
 /// Runs the measurement with the arguments that follow its name.
 pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     let [folder] = *arguments else { return Err("a folder is expected".into()) };
-    let paths = PairPaths::default();
-    let tokenizer = paths.tokenizer()?;
-    let (draft, target) = (paths.draft_with(&tokenizer)?, paths.target_with(&tokenizer)?);
-    let prompts = outrider_cloud::both_ends::open(&paths)?.prompts(PROMPTS)?;
     let runtime = tokio::runtime::Runtime::new()?;
-    let info = target_info(&target, &tokenizer, MAX_DRAFT_TOKENS)?;
-    let engine = Engine::start(target, 1)?;
-    let mut totals = Vec::new();
-    let rows = ROUND_TRIPS_MS.into_iter().flat_map(|trip| GUESSES_FROM.map(|from| (trip, from)));
-    for ((trip, from), first_seed) in rows.zip((1..).step_by(TEXTS)) {
-        let session = async {
-            let transport = over_link(&engine, &info, trip).await;
-            texts(&draft, &tokenizer, transport, (&prompts, first_seed, from)).await
+    let mut smollm2 = PairPaths { model: vec!["smollm2".parse()?], ..PairPaths::default() };
+    runtime.block_on(smollm2.fetch())?;
+    let (mut samples, mut text) = (Vec::new(), String::new());
+    for (name, paths) in [("built-in pair", PairPaths::default()), ("SmolLM2-135M-Instruct with its draft", smollm2)] {
+        let (tokenizer, _) = paths.tokenizer_for(Ends::Both)?;
+        let (draft, target) = (paths.draft_with(&tokenizer)?, paths.target_with(&tokenizer)?);
+        let prompts: Vec<Vec<u32>> = if paths.model.is_empty() {
+            outrider_cloud::both_ends::open(&paths)?.prompts(PROMPTS)?
+        } else {
+            let template = Template::of(&paths, &target, &tokenizer)?;
+            QUESTIONS.iter().map(|question| template.ask(&tokenizer, question)).collect::<Result<_, _>>()?
         };
-        totals.push((trip, from, runtime.block_on(session)?));
+        let info = target_info(&target, &tokenizer, MAX_DRAFT_TOKENS)?;
+        let engine = Engine::start(target, 1)?;
+        let mut totals = Vec::new();
+        let rows = ROUND_TRIPS_MS.into_iter().flat_map(|trip| GUESSES_FROM.map(|from| (trip, from)));
+        for ((trip, from), first_seed) in rows.zip((1..).step_by(prompts.len() * SEEDS)) {
+            let session = async {
+                let transport = over_link(&engine, &info, trip).await;
+                texts(&draft, &tokenizer, transport, (&prompts, first_seed, from)).await
+            };
+            totals.push((trip, from, runtime.block_on(session)?));
+        }
+        write!(text, "## {name}\n\n{}\n", tables(&totals)?)?;
+        samples.push((name, totals));
     }
-    let samples = json!(totals);
-    report::write(Path::new(folder), "guesses", &tables(&totals)?, samples, None)
+    report::write(Path::new(folder), "guesses", &text, json!(samples), None)
 }
 
 /// Connects an edge of this process to an engine once that has a free slot. The link's round trip is in milliseconds.
@@ -111,7 +124,7 @@ async fn texts(
 ) -> Result<Total, Failure> {
     let mut edge = NativeEdge::greet(draft, draft_info(draft, tokenizer)?, transport).await?;
     let mut total = Total::default();
-    for (seed, prompt) in (first_seed..).zip(prompts.iter().cycle().take(TEXTS)) {
+    for (seed, prompt) in (first_seed..).zip(prompts.iter().cycle().take(prompts.len() * SEEDS)) {
         let mode = Mode::Ahead(Ahead::default());
         let settings = Settings { mode, sampling: DEFAULT_SAMPLING, seed, max_new_tokens: TOKENS };
         let mut view = View::new(from);
@@ -196,11 +209,12 @@ fn score(bins: &mut [[f64; 3]; BINS], chance: f64, is_right: bool) {
 
 fn tables(totals: &[(u64, f64, Total)]) -> Result<String, Failure> {
     let mut text = format!(
-        "Built-in pair, a native edge and the engine in one process, the link emulated in real time: {TEXTS} texts of \
-         {TOKENS} tokens for each row, default settings. From: least chance of a guess that is shown. Ahead: \
+        "A native edge and the engine in one process, the link emulated in real time: {} texts of at most {TOKENS} \
+         tokens for each row, default settings. From: least chance of a guess that is shown. Ahead: \
          visible tokens that are not confirmed, mean over time. Replaced: share of the shown guesses.\n\n\
          | round trip, ms | from | first visible token, ms | first confirmed token, ms | tokens ahead | replaced | \
-         replacements / 100 tokens |\n|--:|--:|--:|--:|--:|--:|--:|\n"
+         replacements / 100 tokens |\n|--:|--:|--:|--:|--:|--:|--:|\n",
+        totals.first().map_or(0.0, |(_, _, total)| total.texts),
     );
     for (trip, from, total) in totals {
         writeln!(

@@ -5,6 +5,7 @@
 #![expect(clippy::print_stdout, reason = "measurements print what they found")]
 
 mod capacity;
+mod chat;
 mod checkpoint;
 mod context;
 mod decoder;

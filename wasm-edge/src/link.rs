@@ -1,6 +1,10 @@
 //! Socket with an emulated link of given rate and delay. Bytes are really held back here.
 
-use std::{cell::RefCell, rc::Rc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    time::Duration,
+};
 
 use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures_util::StreamExt;
@@ -19,6 +23,9 @@ pub struct Links {
     up: Rc<RefCell<Link>>,
     down: Rc<RefCell<Link>>,
     origin: Instant,
+    is_cut: Rc<Cell<bool>>,
+    /// Sockets whose stream has not ended, which a cut closes.
+    open: Rc<RefCell<Vec<web_sys::WebSocket>>>,
 }
 
 impl Links {
@@ -27,14 +34,22 @@ impl Links {
             up: Rc::new(RefCell::new(Link::unlimited())),
             down: Rc::new(RefCell::new(Link::unlimited())),
             origin: Instant::now(),
+            is_cut: Rc::default(),
+            open: Rc::default(),
         }
     }
 
-    /// Sets rates and delay. Each direction gets half of the round-trip time.
+    /// Sets rates and delay, and cuts or mends the link. Each direction gets half of the round-trip time.
     pub fn configure(&self, options: &LinkOptions) {
         let half = Duration::from_secs_f64((options.round_trip_ms / 2e3).clamp(0.0, 3600.0));
         self.up.borrow_mut().configure(options.uplink_bits_per_second, half);
         self.down.borrow_mut().configure(options.downlink_bits_per_second, half);
+        self.is_cut.set(options.is_cut);
+        if options.is_cut {
+            self.open.borrow().iter().for_each(|socket| {
+                let _ = socket.close();
+            });
+        }
     }
 
     /// Time since these links were created.
@@ -68,6 +83,9 @@ impl LinkedSocket {
     /// Connects to a WebSocket URL. Pages cannot set headers on a WebSocket, so a token is sent as an offered
     /// subprotocol, with bytes that a subprotocol cannot have as `%2F`.
     pub fn open(url: &str, token: Option<&str>, links: Links) -> Result<Self, Failure> {
+        if links.is_cut.get() {
+            return Ok(Self::closed(links));
+        }
         let protocols = Array::new();
         if let Some(token) = token {
             protocols.push(&"outrider".into());
@@ -78,10 +96,16 @@ impl LinkedSocket {
         let socket = web_sys::WebSocket::new_with_str_sequence(url, &protocols)
             .map_err(|error| failed(Error::from(error).to_string().into()))?;
         let stream = WebSocket::try_from(socket.clone()).map_err(|error| failed(error.to_string()))?;
+        links.open.borrow_mut().push(socket.clone());
         let (outgoing, queue) = unbounded();
-        spawn_local(pump(socket, queue, links.clone()));
+        spawn_local(pump(socket.clone(), queue, links.clone()));
         let (arrivals, incoming) = unbounded();
-        spawn_local(stamp(stream, arrivals, links.clone()));
+        let stamped = stamp(stream, arrivals, links.clone());
+        let open = links.open.clone();
+        spawn_local(async move {
+            stamped.await;
+            open.borrow_mut().retain(|other| *other != socket);
+        });
         Ok(Self { links, outgoing, incoming, sent_at: Duration::ZERO, under_way: None })
     }
 

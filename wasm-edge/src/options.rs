@@ -212,6 +212,9 @@ pub struct LinkOptions {
     /// Downlink rate; `null`: unlimited.
     pub downlink_bits_per_second: Option<f64>,
     pub round_trip_ms: f64,
+    /// True if no connection holds and none opens.
+    #[serde(default)]
+    pub is_cut: bool,
 }
 
 /// Information about the draft model.

@@ -118,3 +118,17 @@ for (const seconds of [1, 10, 60]) {
     expect(await answer(demo).innerText()).toBe(whole);
   });
 }
+
+test('a link that is cut on the page leaves the draft model writing, and the text is the server’s in the end', async ({
+  demo,
+}) => {
+  await using server = await Server.start(slow);
+  const whole = await wholeAnswer(demo, server);
+  await send(demo);
+  await expect(answer(demo)).toHaveText(/\S/);
+  await demo.page.getByRole('button', { name: 'Cut the link' }).click();
+  await expect(guess(demo)).toHaveText(/\S+ \S+ \S+/);
+  await demo.page.getByRole('button', { name: 'Connect again' }).click();
+  await idle(demo);
+  expect(await answer(demo).innerText()).toBe(whole);
+});

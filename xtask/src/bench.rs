@@ -94,7 +94,8 @@ pub fn run(workspace: &Workspace, &BenchOptions { bench, form }: &BenchOptions) 
         Bench::Page => run.visits(),
         Bench::Texts => run.texts(),
         Bench::Hostile | Bench::Serve | Bench::Soak => run.serving(),
-        Bench::Context | Bench::Guesses | Bench::Schemes => run.program(&[]),
+        Bench::Context => run.context(),
+        Bench::Guesses | Bench::Schemes => run.program(&[]),
     }
 }
 
@@ -235,19 +236,32 @@ impl Run<'_> {
 
     /// Engines on one core; gateways, edges and clients on another.
     fn fleet(&self) -> Result<()> {
-        let vllm = std::env::var_os(VLLM).map(PathBuf::from).filter(|path| path.is_file());
-        let vllm = vllm.with_context(|| {
+        let vllm = vllm().with_context(|| {
             format!(
                 "this measurement needs vLLM 0.32: install it as docs/gateway.md says, and set {VLLM} to its `vllm`"
             )
         })?;
         ensure_taskset()?;
         let binary = server::build(self.workspace)?;
-        let package = self.workspace.root().join("integrations/vllm/src");
         let mut measure = self.command()?;
         // vLLM warns about variables that begin with its name and are not its own.
-        measure.env_remove(VLLM).arg(&self.folder).arg(binary).arg(vllm).arg(package).args(self.form);
+        measure.env_remove(VLLM).arg(&self.folder).arg(binary).arg(vllm).arg(self.proposer()).args(self.form);
         process::run(&mut hold(measure, 1))
+    }
+
+    /// Folder of our package for vLLM.
+    fn proposer(&self) -> PathBuf {
+        self.workspace.root().join("integrations/vllm/src")
+    }
+
+    /// With vLLM's own n-grams, where vLLM is installed.
+    fn context(&self) -> Result<()> {
+        let mut measure = self.command()?;
+        measure.env_remove(VLLM).arg(&self.folder);
+        if let Some(vllm) = vllm() {
+            measure.arg(vllm).arg(self.proposer());
+        }
+        process::run(&mut measure)
     }
 
     /// The server is a process of its own.
@@ -274,6 +288,11 @@ impl Run<'_> {
         command.arg(choice::name(self.bench));
         Ok(command)
     }
+}
+
+/// vLLM's executable, where the variable names one.
+fn vllm() -> Option<PathBuf> {
+    std::env::var_os(VLLM).map(PathBuf::from).filter(|path| path.is_file())
 }
 
 /// Runs a script that drives Chromium.

@@ -32,6 +32,12 @@ Environment variables:
 pub enum Request {
     /// Build the edge in the one form that every browser runs, the page and the server, then serve it until Ctrl-C
     Demo(DemoOptions),
+    /// Make the npm package, target/outrider-0.1.0.tgz, with the build of the engine that every browser runs
+    Pack {
+        /// With the three faster builds as well, two of which compile the standard library
+        #[arg(long)]
+        full: bool,
+    },
     /// Run every test, or the steps that are named
     Test(TestOptions),
     /// Fuzz the codec and the state machines with libFuzzer
@@ -78,6 +84,7 @@ mod tests {
             "fuzz edge 300",
             "bench codec quick",
             "docs",
+            "pack --full",
             "pair --grow-target 1.1B --grow-draft 135M --element f16 --verify",
             "pair --published",
         ] {

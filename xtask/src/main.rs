@@ -38,6 +38,7 @@ use anyhow::Result;
 use clap::{CommandFactory, Parser};
 
 use crate::cli::{CommandLine, Request};
+use crate::wasm::Build;
 use crate::workspace::Workspace;
 
 fn main() -> ExitCode {
@@ -57,6 +58,8 @@ fn obey() -> Result<()> {
         Request::Check { cuda: false } => check::run(&workspace),
         Request::Check { cuda: true } => cuda::check(&workspace),
         Request::Docs => test::build_site(&workspace),
+        Request::Pack { full: false } => page::pack(&workspace, &[Build::SIMD128]),
+        Request::Pack { full: true } => page::pack(&workspace, &Build::ALL),
         Request::Test(options) => test::run(&workspace, &options),
         Request::Fuzz(options) => fuzz::run(&workspace, &options),
         Request::Bench(options) => bench::run(&workspace, &options),

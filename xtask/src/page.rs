@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use semver::Version;
 
 use crate::process;
+use crate::wasm::{self, Build};
 use crate::workspace::Workspace;
 
 /// The oldest Node that the page's tools run on; `engines` in web/package.json names the same.
@@ -81,6 +82,17 @@ impl<'a> Page<'a> {
         }
         Ok(command)
     }
+}
+
+/// Makes the npm package for `npm install`, in the build folder, with these builds of the engine.
+pub fn pack(workspace: &Workspace, builds: &[Build]) -> Result<()> {
+    let page = Page::install(workspace)?;
+    wasm::build_edge(workspace, builds)?;
+    process::run(
+        page.npm()?.args(["pack", "--pack-destination"]).arg(workspace.target()).env("OUTRIDER_SOME_BUILDS", "1"),
+    )?;
+    println!("the package is in {}: npm install it in your app", workspace.target().display());
+    Ok(())
 }
 
 fn find_node() -> Result<PathBuf> {

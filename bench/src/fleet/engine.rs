@@ -22,6 +22,8 @@ use crate::{passes::Failure, serve::process::Scrape};
 pub const MODEL: &str = "target";
 /// Drafts that a step may judge.
 const DRAFTS: u32 = 8;
+/// Drafts of a draft model in the worker, which writes each by a pass of its own.
+const DRAFTS_OF_MODEL: u32 = 3;
 /// Room for 64 texts of the largest target, so that five engines fit into one machine.
 const KV_CACHE_BYTES: &str = "536870912";
 /// Time limit for an engine to start, which takes half a minute on a core of its own.
@@ -40,6 +42,8 @@ pub enum Drafting {
     Nobody,
     /// vLLM's own: what followed the same tokens before.
     Ngrams,
+    /// vLLM's own: a draft model, the checkpoint in this folder, in the same worker.
+    Model(PathBuf),
     /// Guesses of edges, which come over this Unix socket.
     Guesses(PathBuf),
 }
@@ -48,6 +52,11 @@ impl Drafting {
     fn configuration(&self) -> Option<Value> {
         match self {
             Self::Nobody => None,
+            Self::Model(folder) => Some(json!({
+                "method": "draft_model",
+                "model": folder,
+                "num_speculative_tokens": DRAFTS_OF_MODEL,
+            })),
             Self::Ngrams => Some(json!({
                 "method": "ngram",
                 "num_speculative_tokens": DRAFTS,
@@ -175,6 +184,23 @@ impl Engine {
             judged: metrics.sum("vllm:spec_decode_num_draft_tokens_total"),
             accepted: metrics.sum("vllm:spec_decode_num_accepted_tokens_total"),
         })
+    }
+
+    /// Returns the memory of the engine's processes, in MiB: what each has alone, and its share of what several have.
+    pub fn memory_mib(&self) -> Result<f64, Failure> {
+        let (mut processes, mut kib) = (vec![self.child.id()], 0.0);
+        while let Some(process) = processes.pop() {
+            let folder = PathBuf::from(format!("/proc/{process}"));
+            let memory = fs::read_to_string(folder.join("smaps_rollup"))?;
+            let line =
+                memory.lines().find_map(|line| line.strip_prefix("Pss:")).ok_or("the kernel counts no memory")?;
+            kib += line.trim().trim_end_matches(" kB").parse::<f64>()?;
+            for thread in fs::read_dir(folder.join("task"))? {
+                let children = fs::read_to_string(thread?.path().join("children"))?;
+                processes.extend(children.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
+            }
+        }
+        Ok(kib / 1024.0)
     }
 
     /// Fills its proposer with junk guesses of no text, up to its capacity: only the latest are kept, so all others are

@@ -7,6 +7,7 @@ use outrider_papers::report::{
     estimate::Estimate,
 };
 use serde::Serialize;
+use serde_json::json;
 
 use super::{
     engine::{Counts, dtype},
@@ -70,8 +71,22 @@ impl Level {
     }
 }
 
-/// Prints all levels and leaves them in `folder`.
-pub fn write(folder: &Path, version: &str, targets: &[(&str, Duration)], levels: &[Level]) -> Result<(), Failure> {
+/// Memory of an engine after all measurements of its target.
+#[derive(Debug, Serialize)]
+pub struct Memory {
+    pub target: &'static str,
+    pub way: Way,
+    pub mib: f64,
+}
+
+/// Prints all levels and the memory of engines, and leaves them in `folder`.
+pub fn write(
+    folder: &Path,
+    version: &str,
+    targets: &[(&str, Duration)],
+    levels: &[Level],
+    memory: &[Memory],
+) -> Result<(), Failure> {
     let cells = cells(levels);
     let times = targets.iter().map(|(target, time)| format!("{} s ({target})", time.as_secs()));
     let times = times.collect::<Vec<_>>().join(" and ");
@@ -114,7 +129,12 @@ pub fn write(folder: &Path, version: &str, targets: &[(&str, Duration)], levels:
         }
         row(&mut text, cell, levels, &alone)?;
     }
-    report::write(folder, "fleet", &text, serde_json::to_value(levels)?, Some(chart::svg(&charts(&cells))))
+    text.push_str("\n## Memory of a worker\n\n| target | way | MiB |\n|---|---|--:|\n");
+    for Memory { target, way, mib } in memory {
+        writeln!(text, "| {target} | {} | {mib:.0} |", way.name())?;
+    }
+    let samples = json!({ "levels": levels, "memory": memory });
+    report::write(folder, "fleet", &text, samples, Some(chart::svg(&charts(&cells))))
 }
 
 /// Results of one way in one cell, round by round.

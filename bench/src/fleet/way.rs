@@ -7,6 +7,7 @@ use serde::Serialize;
 pub enum Way {
     Alone,
     Ngrams,
+    OwnDraft,
     Rounds,
     Idle,
     Guesses,
@@ -15,13 +16,14 @@ pub enum Way {
 }
 
 impl Way {
-    pub const OF_ONE: [Self; 5] = [Self::Alone, Self::Ngrams, Self::Rounds, Self::Idle, Self::Guesses];
+    pub const OF_ONE: [Self; 6] = [Self::Alone, Self::Ngrams, Self::OwnDraft, Self::Rounds, Self::Idle, Self::Guesses];
     pub const OF_TWO: [Self; 2] = [Self::TwoAlone, Self::TwoGuesses];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Alone => "vLLM alone",
             Self::Ngrams => "vLLM's own n-grams",
+            Self::OwnDraft => "vLLM's own draft model",
             Self::Rounds => "openai:",
             Self::Idle => "the proposer, no guesses",
             Self::Guesses => "vllm: with guesses",

@@ -77,6 +77,18 @@ def test_training_raises_the_acceptance_and_resumes(tmp_path: Path) -> None:
     config = json.loads((tmp_path / "out/config.json").read_text())
     assert (config["vocab_size"], config["draft_vocab_size"]) == (SIZE, 64)
     export.write_gguf(again, model, tmp_path / "draft.gguf", "q8_0")
+    shape, known, weights = export.read_gguf(tmp_path / "draft.gguf")
+    assert (shape, known.tokens.tolist()) == (again.shape, tokens.tokens.tolist())
+    for name, weight in export.rounded(again, "q8_0").items():
+        np.testing.assert_allclose(weights[name], weight, atol=1e-6)
+    more = vocabulary.choose(np.ones(SIZE), [0], 80)
+    larger = draft.Draft(shape, more, model.model.config)
+    larger.go_on_from(known, weights, model.model)
+    rows = larger.body.embed_tokens.weight.detach()
+    old = dict(zip(known.tokens.tolist(), weights["model.embed_tokens.weight"], strict=False))
+    for row, token in zip(rows, more.tokens.tolist(), strict=False):
+        expected = old.get(token, model.model.get_output_embeddings().weight[token].detach().numpy())
+        np.testing.assert_allclose(row.numpy(), expected, atol=1e-6)
     reader = gguf.GGUFReader(tmp_path / "draft.gguf")
     assert not reader.fields["tokenizer.ggml.add_bos_token"].parts[-1][0]
     tensors = {tensor.name: tensor for tensor in reader.tensors}

@@ -68,6 +68,8 @@ export interface Link {
   uplinkBitsPerSecond: number | null;
   downlinkBitsPerSecond: number | null;
   roundTripMs: number;
+  /** Cuts the link: the connection closes, and none opens until it is mended. */
+  isCut?: boolean | undefined;
 }
 
 /** The draft model, and the engine that runs it. */

@@ -81,10 +81,13 @@ export class EdgeHost {
       case 'ask':
         this.#answer(message.id, message.question);
         return;
-      case 'link':
+      case 'link': {
+        const isMended = (this.#link?.isCut ?? false) && !message.link.isCut;
         this.#link = message.link;
         this.#edge?.set_link(message.link);
+        if (isMended) for (const session of this.#sessions) session.networkChanged();
         return;
+      }
       case 'context':
         if (this.#edge) this.#applyContext(this.#edge, message);
         else this.#early.push(message);

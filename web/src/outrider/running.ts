@@ -98,6 +98,6 @@ export function isServersText({ scheme, rule, gate, mode, evidence, compareSchem
 
 /** True for a link without limits, emulated ones. */
 export function isOpen(link: Link): boolean {
-  const { uplinkBitsPerSecond, downlinkBitsPerSecond, roundTripMs } = link;
-  return uplinkBitsPerSecond === null && downlinkBitsPerSecond === null && roundTripMs === 0;
+  const { uplinkBitsPerSecond, downlinkBitsPerSecond, roundTripMs, isCut } = link;
+  return uplinkBitsPerSecond === null && downlinkBitsPerSecond === null && roundTripMs === 0 && !isCut;
 }

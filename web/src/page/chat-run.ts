@@ -193,6 +193,10 @@ export class ChatRun {
           : 'The server began this answer alone; the next one has a twin.';
       return;
     }
+    if (this.#runner.isCut) {
+      this.#view.twinSentence = 'The link is cut, so this answer has no twin.';
+      return;
+    }
     this.#view.phase = 'comparing';
     let alone = '';
     this.#view.twinSentence = 'The server writes the same answer alone.';

@@ -77,6 +77,11 @@ export class Runner {
     return this.#generation !== null;
   }
 
+  /** True while the page itself cuts its link. */
+  get isCut(): boolean {
+    return this.#link().isCut ?? false;
+  }
+
   /** True once there is a text with its guarantee. */
   get hasText(): boolean {
     return this.#hasText;

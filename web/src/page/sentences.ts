@@ -1,8 +1,8 @@
 // Sentences of the page: errors, comparisons, states. No DOM.
 
 import { OutriderError } from '../outrider/index.js';
-import type { EngineInfo, Finish, Summary } from '../outrider/index.js';
-import { formatCount, formatNumber, formatPercent } from './format.js';
+import type { EngineInfo, Finish, Link, Summary } from '../outrider/index.js';
+import { formatCount, formatMilliseconds, formatNumber, formatPercent } from './format.js';
 import { speedWords } from './gain.js';
 
 /** An error as a sentence: the fault, and what to do about it. */
@@ -81,6 +81,13 @@ export const awaySentence =
 
 /** The state of a text whose server cannot be reached. */
 export const reconnectingSentence = 'Offline: grey text is unverified. Connecting again';
+
+/** The link beside the chat in words: what it is, and what to look for. */
+export function linkSentence({ roundTripMs, isCut }: Link): string {
+  if (isCut) return 'The page goes on by itself, in grey. Connect again, and the server keeps what it agrees with.';
+  if (roundTripMs === 0) return 'Nothing is slowed down. Grey words are guesses that the server has not confirmed yet.';
+  return `Emulated: a round trip takes ${formatMilliseconds(roundTripMs)}. Grey words are on the screen before the server’s.`;
+}
 
 /** The title of guesses without a connection. */
 export const unverified = 'Unverified: there is no connection to the server';

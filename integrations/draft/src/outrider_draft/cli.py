@@ -46,6 +46,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--out", required=True, type=Path, help="folder for the draft; its work/ holds what resumption needs")
     add("--size", type=_count, default=19_000_000, help="number of weights, such as 10M (default 19M)")
     add("--vocabulary", type=int, default=8192, help="number of the target's tokens that the draft knows")
+    add("--start", type=Path, help="GGUF file of an earlier draft for the target, which is trained further; its "
+        "blocks are kept")  # fmt: skip
     add("--data", type=Path, help="JSON lines with `messages`, `prompt` and `response`, or `text`; without it the "
         "target writes conversations itself")  # fmt: skip
     add("--tokens", type=_count, default=3_000_000, help="answered tokens to write without --data (default 3M)")
@@ -102,21 +104,34 @@ def make(options: argparse.Namespace) -> None:
     lessons = list(teacher.lessons(work / "teacher"))
     held_out, lessons = lessons[:HELD_OUT], lessons[HELD_OUT:]
 
+    student = _student(options, model, lessons)
+    schedule = training.Schedule(options.epochs, seed=options.seed)
+    curve = training.train(student, lessons, held_out, schedule=schedule, path=work / "draft.pt", device=device)
+    _write(student, model, sequences[:HELD_OUT], curve, options, device)
+
+
+def _student(options: argparse.Namespace, model: target.Target, lessons: list[teacher.Lesson]) -> draft.Draft:
+    """The draft before its training: with blocks of the target, random, or as an earlier training left it."""
     counts = np.zeros(model.vocab_size, np.int64)
     for lesson in lessons:
         np.add.at(counts, lesson.ids[lesson.places + 1], 1)
     always = vocabulary.indispensable(model.tokenizer, model.end_of_turn)
     tokens = vocabulary.choose(counts, always, options.vocabulary)
+    if options.start:
+        shape, known, weights = export.read_gguf(options.start)
+        if known.target_size != model.vocab_size:
+            raise ValueError(f"{options.start} drafts for a vocabulary of {known.target_size}, not {model.vocab_size}")
+        student = draft.Draft(shape, tokens, model.model.config)
+        student.go_on_from(known, weights, model.model)
+    else:
+        shape, like_target = draft.shape_for(model.model.config, options.size, tokens.size + 1)
+        student = draft.Draft(shape, tokens, model.model.config)
+        if like_target:
+            student.start_from(model.model)
     covered = counts[tokens.tokens].sum() / counts.sum()
-    shape, like_target = draft.shape_for(model.model.config, options.size, tokens.size + 1)
-    student = draft.Draft(shape, tokens, model.model.config)
-    if like_target:
-        student.start_from(model.model)
     print(f"draft: {shape.weights(tokens.size + 1):,} weights, {shape.layers} blocks of {shape.hidden}, "
           f"{tokens.size} tokens that cover {covered:.1%} of the answers", flush=True)  # fmt: skip
-    schedule = training.Schedule(options.epochs, seed=options.seed)
-    curve = training.train(student, lessons, held_out, schedule=schedule, path=work / "draft.pt", device=device)
-    _write(student, model, sequences[:HELD_OUT], curve, options, device)
+    return student
 
 
 def _sequences(options: argparse.Namespace, model: target.Target, work: Path) -> list[target.Sequence]:
@@ -199,7 +214,7 @@ def _write(  # noqa: PLR0913, PLR0917
     for kind in export.TYPES:
         export.write_gguf(student, model, out / f"draft-{kind}.gguf", kind)
         stored = export.rounded(student, kind)
-        student.body.load_state_dict({n.removeprefix("model."): torch.from_numpy(w) for n, w in stored.items()})
+        student.load(stored)
         rows[kind] = report.agreement(student, model, held_out, device)
         student.body.load_state_dict(trained)
     figures = {

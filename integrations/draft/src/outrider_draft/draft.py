@@ -107,6 +107,21 @@ class Draft(nn.Module):
             for block, index in zip(self.body.layers, chosen, strict=True):
                 block.load_state_dict({name: w.float() for name, w in source.layers[int(index)].state_dict().items()})
 
+    def go_on_from(self, known: Vocabulary, weights: dict[str, np.ndarray[Any, Any]], model: Any) -> None:  # noqa: ANN401
+        """Take the weights of an earlier draft of the same shape; tokens that it did not know get the target's rows."""
+        table = torch.from_numpy(weights["model.embed_tokens.weight"])
+        mine = torch.from_numpy(known.rows[self.vocabulary.tokens])
+        rows = torch.cat([table[mine], table[-1:]])
+        source = model.get_output_embeddings().weight
+        if source.shape[1] == table.shape[1]:
+            new = torch.from_numpy(self.vocabulary.tokens)[mine == known.size]
+            rows[:-1][mine == known.size] = source[new.to(source.device)].float().to(rows.device).detach()
+        self.load({**weights, "model.embed_tokens.weight": rows.numpy()})
+
+    def load(self, weights: dict[str, np.ndarray[Any, Any]]) -> None:
+        """Take weights by their names in transformers, f32."""
+        self.body.load_state_dict({name.removeprefix("model."): torch.from_numpy(w) for name, w in weights.items()})
+
 
 def _theta(config: Any) -> float:  # noqa: ANN401
     parameters = getattr(config, "rope_parameters", None) or {}

@@ -15,8 +15,9 @@ import gguf
 import numpy as np
 from safetensors.numpy import save_file
 
-from outrider_draft.draft import Draft
+from outrider_draft.draft import Draft, Shape
 from outrider_draft.target import Target
+from outrider_draft.vocabulary import Vocabulary
 
 TYPES = {"q8_0": gguf.GGMLQuantizationType.Q8_0, "q4_0": gguf.GGMLQuantizationType.Q4_0}
 FILE_TYPES = {"q8_0": gguf.LlamaFileType.MOSTLY_Q8_0, "q4_0": gguf.LlamaFileType.MOSTLY_Q4_0}
@@ -107,6 +108,41 @@ def write_gguf(draft: Draft, target: Target, path: Path, kind: str) -> None:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def read_gguf(path: Path) -> tuple[Shape, Vocabulary, dict[str, Array]]:
+    """Shape, vocabulary and weights, f32 by their names in transformers, of a file that `write_gguf` wrote.
+
+    Raises:
+        ValueError: if the file is another model's.
+
+    """
+    reader = gguf.GGUFReader(path)
+    stored = {tensor.name: tensor for tensor in reader.tensors}
+    if "d2t" not in stored or "output.weight" in stored:
+        raise ValueError(f"{path} is no draft of outrider-draft")
+
+    def field(name: str) -> int:
+        return int(reader.fields[f"llama.{name}"].contents())
+
+    shape = Shape(
+        field("embedding_length"), field("feed_forward_length"), field("block_count"),
+        field("attention.head_count"), field("attention.head_count_kv"), field("attention.key_length"),
+    )  # fmt: skip
+    rows = stored["d2t"].data.astype(np.int64)
+    vocabulary = Vocabulary(rows + np.arange(len(rows)), field("vocab_size"))
+    names = ["model.embed_tokens.weight", "model.norm.weight"]
+    names += [f"model.layers.{layer}.{part}.weight" for layer in range(shape.layers) for part in LAYER_TENSORS]
+    weights = {}
+    for name in names:
+        tensor = stored[_gguf_name(name)]
+        weight = gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
+        heads = {"q_proj": shape.heads, "k_proj": shape.kv_heads}.get(name.split(".")[-2])
+        if heads is not None:
+            count, columns = weight.shape
+            weight = weight.reshape(heads, count // heads // 2, 2, columns).swapaxes(1, 2).reshape(count, columns)
+        weights[name] = weight
+    return shape, vocabulary, weights
 
 
 def rounded(draft: Draft, kind: str) -> dict[str, Array]:
