@@ -170,7 +170,7 @@ export default defineConfig(({ mode }) => ({
   preview: { headers: isolation },
   server: {
     headers: isolation,
-    proxy: { '/pair': server, '/healthz': server, '/session': { target: server, ws: true } },
+    proxy: { '/pair': server, '/v1': server, '/healthz': server, '/session': { target: server, ws: true } },
   },
   test: { include: ['src/**/*.test.ts'] },
 }));

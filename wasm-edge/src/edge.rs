@@ -249,9 +249,15 @@ impl Edge {
     }
 
     /// Token ids of a prompt as [`generate`](Self::generate) encodes it: a text, or messages with tools and variables
-    /// of their template.
-    pub fn tokenize(&self, prompt: JsValue, tools: JsValue, variables: JsValue) -> Result<Vec<u32>, JsValue> {
-        Ok(self.prompt(&Start::from_js(prompt, tools, variables)?)?)
+    /// of their template, the last of which may be continued.
+    pub fn tokenize(
+        &self,
+        prompt: JsValue,
+        tools: JsValue,
+        variables: JsValue,
+        continues: bool,
+    ) -> Result<Vec<u32>, JsValue> {
+        Ok(self.prompt(&Start::from_js(prompt, tools, variables, continues)?)?)
     }
 
     /// Decodes token ids to text. Special tokens have no text.

@@ -75,13 +75,14 @@ impl Start {
         }
     }
 
-    /// Parses a text or messages, a list of tools, and further variables of the chat template.
-    pub fn from_js(prompt: JsValue, tools: JsValue, variables: JsValue) -> Result<Self, Failure> {
+    /// Parses a text or messages, of which the last may be continued, a list of tools, and further variables of the chat
+    /// template.
+    pub fn from_js(prompt: JsValue, tools: JsValue, variables: JsValue, continues: bool) -> Result<Self, Failure> {
         let unreadable = |error| Failure::new("invalid-parameters", format!("the prompt cannot be read: {error}"));
         let prompt: Prompt = serde_wasm_bindgen::from_value(prompt).map_err(unreadable)?;
         let tools: Vec<Tool> = serde_wasm_bindgen::from_value(tools).map_err(unreadable)?;
         let variables: TemplateVariables = serde_wasm_bindgen::from_value(variables).map_err(unreadable)?;
-        Ok(Self::new(prompt, tools, variables, false))
+        Ok(Self::new(prompt, tools, variables, continues))
     }
 }
 

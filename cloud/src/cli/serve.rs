@@ -56,7 +56,7 @@ pub(super) type ReadAgain = fn() -> Result<Box<Serve>, CommandError>;
 
 /// Serve the page, the draft model, verification sessions and an OpenAI-compatible API
 ///
-/// Every flag can also be set in the environment, as OUTRIDER_ and its name, and in a file (--config).
+/// Every flag but --rules can also be set in the environment, as OUTRIDER_ and its name, and in a file (--config).
 #[derive(Debug, Args)]
 pub struct Serve {
     /// TOML file that sets what no flag and no variable sets; docs/outrider.toml is an example

@@ -7,7 +7,7 @@ use axum::{
     http::header::CACHE_CONTROL,
     response::{
         IntoResponse, Response,
-        sse::{Event, KeepAlive, Sse},
+        sse::{Event, Sse},
     },
 };
 use futures_util::stream;
@@ -59,7 +59,7 @@ pub(super) async fn respond(
             }
         }
     });
-    Ok(([(CACHE_CONTROL, "no-store")], Sse::new(events).keep_alive(KeepAlive::default())).into_response())
+    Ok(([(CACHE_CONTROL, "no-store")], Sse::new(events).keep_alive(super::heartbeat())).into_response())
 }
 
 /// Kind of an item that consists of text.

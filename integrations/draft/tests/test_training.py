@@ -96,6 +96,33 @@ def test_training_raises_the_acceptance_and_resumes(tmp_path: Path) -> None:
     assert tensors["token_embd.weight"].shape.tolist() == [64, 65]
 
 
+def test_weights_are_rounded_as_the_file_rounds_them() -> None:
+    weights = torch.randn((8, 64), generator=torch.Generator().manual_seed(4))
+    weights[3, 32:] = 0.0
+    stored = gguf.quants.quantize(weights.numpy(), gguf.GGMLQuantizationType.Q4_0)
+    expected = gguf.quants.dequantize(stored, gguf.GGMLQuantizationType.Q4_0)
+    np.testing.assert_allclose(training.as_q4_0(weights).numpy(), expected, atol=1e-6)
+
+
+def test_settling_raises_the_acceptance_of_the_rounded_draft(tmp_path: Path) -> None:
+    model = random_target()
+    teacher.teach(model, sequences(40), tmp_path / "teacher", "cpu")
+    lessons = list(teacher.lessons(tmp_path / "teacher"))
+    tokens = vocabulary.choose(np.ones(SIZE), [0], 64)
+    student = draft.Draft(draft.Shape(64, 96, 2, 4, 2, 16), tokens, model.model.config)
+    student.start_from(model.model)
+
+    def rounded() -> float:
+        copy = draft.Draft(student.shape, tokens, model.model.config)
+        copy.load(export.rounded(student, "q4_0"))
+        return training.accepted(copy, lessons, "cpu")
+
+    before = rounded()
+    schedule = training.Schedule(epochs=1, tokens_per_batch=128)
+    training.settle(student, lessons, steps=100, schedule=schedule, device="cpu")
+    assert rounded() > before + 0.02
+
+
 def test_losses_are_those_of_whole_distributions() -> None:
     generator = torch.Generator().manual_seed(3)
     p = torch.randn((6, 48), generator=generator).mul(2).softmax(-1)

@@ -116,7 +116,10 @@ export class OutriderChat extends Base {
       const system = this.getAttribute('system');
       const prompt = [...(system ? [{ role: 'system', content: system } as const] : []), ...messages, message];
       const maxNewTokens = outrider.ranges.maxNewTokens.max;
+      signal.throwIfAborted();
       const generation = outrider.generate(prompt, { maxNewTokens, ...this.generateOptions, signal });
+      const stop = (): void => writing.abort();
+      this.generateOptions?.signal?.addEventListener('abort', stop, { signal });
       for await (const token of generation) {
         answered.append(token.text);
         this.#log.scrollTop = this.#log.scrollHeight;

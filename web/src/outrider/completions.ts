@@ -124,11 +124,12 @@ export class Completions {
     const given = read(params, completionNames, neutralOfTexts, 'completions.create()');
     const { max_tokens } = given;
     const prompt = textOf(given.prompt);
-    const { controller, signal } = abortion(options);
+    const { controller, signal, forget } = abortion(options);
     const generation = this.#writer.generate(prompt, {
       ...commonOptions(given, max_tokens ?? COMPLETION_TOKENS, this.#writer.ranges),
       signal,
     });
+    generation.summary.then(forget, forget);
     const head = { id: `cmpl-${identity(24)}`, object: 'text_completion', created: now(), model } as const;
     const choice = { index: 0, logprobs: null } as const;
     const finish = (reason: Finish) => (ends(reason) ? 'stop' : 'length');
@@ -205,7 +206,7 @@ export class ChatCompletions {
     if (likeliest !== null && (await this.#writer.ready) === 'server') {
       throw new OutriderError('no-draft', 'logprobs need rounds, and no draft model runs here', { option: 'logprobs' });
     }
-    const { controller, signal } = abortion(options);
+    const { controller, signal, forget } = abortion(options);
     const { ranges } = this.#writer;
     const most = given.max_completion_tokens ?? max_tokens ?? ranges.maxNewTokens.max;
     const conversation = { tools: tools.map(withoutStrict), chatTemplateKwargs: variablesOf(given) };
@@ -216,6 +217,7 @@ export class ChatCompletions {
       evidence: likeliest !== null,
       signal,
     });
+    generation.summary.then(forget, forget);
     const end = given.continue_final_message ? textOfMessage(messages.at(-1)) : null;
     const tail = format === 'none' ? null : this.#tail(messages, conversation, end).catch(() => null);
     const reasoning: Reasoning = { tokens: 0, tailOf: async (text) => (text?.isTagged ? '' : tail) };
@@ -260,6 +262,8 @@ async function whole(
   const rounds: Round[] = [];
   for await (const round of generation.rounds()) rounds.push(round);
   const summary = await generation.summary;
+  // A text that was stopped before it began has no reasoning to look for.
+  if (rounds.length === 0) reasoning = { ...reasoning, tailOf: async () => null };
   const { pieces = [{ type: 'text', text: summary.text }] } = summary;
   // A draft model that has joined gives the text as it is, without the server's tags.
   const reader = new ReasoningReader(await reasoning.tailOf(summary));
@@ -346,9 +350,14 @@ function streamed<Chunk extends { usage?: CompletionUsage | null }>(
   return {
     controller,
     async *[Symbol.asyncIterator]() {
-      for await (const chunk of chunks()) {
-        if (controller.signal.aborted) return;
-        yield withUsage ? { ...chunk, usage: null } : chunk;
+      try {
+        for await (const chunk of chunks()) {
+          if (controller.signal.aborted) return;
+          yield withUsage ? { ...chunk, usage: null } : chunk;
+        }
+      } finally {
+        // Who leaves at the first chunk leaves before there is a round.
+        generation.stop();
       }
       if (controller.signal.aborted) return;
       if (withUsage) yield { ...last, usage: usageOf(await generation.summary, reasoning.tokens) };
@@ -449,12 +458,18 @@ function includesUsage({ stream_options: options }: CompletionOptions): boolean 
   return read(options ?? {}, ['include_usage'], accepted, 'stream_options').include_usage ?? false;
 }
 
-function abortion({ signal }: RequestOptions): { controller: AbortController; signal: AbortSignal } {
+/** A controller that follows a caller's signal until `forget` is called. */
+function abortion({ signal }: RequestOptions): {
+  controller: AbortController;
+  signal: AbortSignal;
+  forget: () => void;
+} {
   const controller = new AbortController();
-  if (!signal) return { controller, signal: controller.signal };
-  if (signal.aborted) controller.abort();
-  signal.addEventListener('abort', () => controller.abort(), { once: true, signal: controller.signal });
-  return { controller, signal: controller.signal };
+  if (!signal) return { controller, signal: controller.signal, forget: () => {} };
+  const abort = (): void => controller.abort();
+  if (signal.aborted) abort();
+  signal.addEventListener('abort', abort, { once: true });
+  return { controller, signal: controller.signal, forget: () => signal.removeEventListener('abort', abort) };
 }
 
 function usageOf(summary: Summary, reasoning_tokens = 0): CompletionUsage {

@@ -28,7 +28,7 @@ export type Finish = 'eos' | 'length' | 'context' | 'stop' | 'cancelled';
 
 /** One committed token. */
 export interface Token {
-  /** The id in the vocabulary; -1 without a draft model, where the server sends text only. */
+  /** The id in the vocabulary; -1 where the server alone writes and sends text only. */
   id: number;
   /** The text that the token adds; empty for, say, one half of a character. */
   text: string;
@@ -68,8 +68,8 @@ export interface Link {
   uplinkBitsPerSecond: number | null;
   downlinkBitsPerSecond: number | null;
   roundTripMs: number;
-  /** Cuts the link: the connection closes, and none opens until it is mended. */
-  isCut?: boolean | undefined;
+  /** Cuts the link: the connection closes, and none opens until this is false again. */
+  isCut: boolean;
 }
 
 /** The draft model, and the engine that runs it. */
@@ -276,7 +276,12 @@ export interface Edge {
     onGuess: (guess: Guess) => void,
   ): Promise<Summary>;
   /** The ids of a prompt, as `generate` reads it. */
-  tokenize(prompt: Prompt, tools: readonly Tool[], chatTemplateKwargs: TemplateVariables): Uint32Array;
+  tokenize(
+    prompt: Prompt,
+    tools: readonly Tool[],
+    chatTemplateKwargs: TemplateVariables,
+    continueFinalMessage: boolean,
+  ): Uint32Array;
   /** The text of ids; special tokens give none. */
   detokenize(ids: Uint32Array): string;
   stop(): void;

@@ -30,6 +30,8 @@
  * | `no-draft` | the draft model could not be loaded, and what was asked for needs it |
  * | `server-error` | the server alone, without a draft, answered with an error that has no code here |
  * | `busy`, `closed` | the model is being loaded; the instance was closed |
+ * | `draft-failed` | the draft model cannot compute |
+ * | `not-idle`, `not-connected`, `invalid-draft`, `frame-too-long`, `unknown-session`, `unknown` | a fault of this package, or of a server of another version |
  * | `internal` | a fault of ours |
  */
 export type OutriderErrorCode =
@@ -69,6 +71,13 @@ export type OutriderErrorCode =
   | 'server-error'
   | 'busy'
   | 'closed'
+  | 'draft-failed'
+  | 'not-idle'
+  | 'not-connected'
+  | 'invalid-draft'
+  | 'frame-too-long'
+  | 'unknown-session'
+  | 'unknown'
   | 'internal'
   | (string & {});
 

@@ -105,13 +105,21 @@ export function fetchFrom(api: Api, ask: AskServer): typeof fetch {
     signal?.throwIfAborted();
     const stop = new AbortController();
     const answered = answer(new Request(input, init), stop).catch(refusal);
+    if (!signal) return answered;
+    let abort = (): void => {};
     const aborted = new Promise<never>((_, reject) => {
-      const abort = (): void => {
-        stop.abort(signal?.reason);
-        reject(signal?.reason as Error);
+      abort = (): void => {
+        stop.abort(signal.reason);
+        reject(signal.reason as Error);
       };
-      signal?.addEventListener('abort', abort, { once: true });
+      signal.addEventListener('abort', abort, { once: true });
     });
+    const forget = (): void => signal.removeEventListener('abort', abort);
+    // A stream is aborted as long as it runs.
+    void answered.then(
+      (response) => response.headers.get('Content-Type')?.includes('event-stream') || forget(),
+      forget,
+    );
     return Promise.race([answered, aborted]);
   };
 }
@@ -278,6 +286,8 @@ function bodyOf(events: AsyncGenerator<string>, stop: AbortController): Readable
 function apiErrorOf(error: unknown, { known, prompt }: Endpoint): ApiError {
   if (error instanceof ApiError) return error;
   if (!(error instanceof OutriderError)) return new ApiError(500, String(error), null);
+  // What the server itself has said.
+  if (error.cause instanceof ApiError) return error.cause;
   const { code, message } = error;
   const option = code === 'prompt-too-long' ? 'prompt' : error.option;
   const shaping = Object.entries(apiNames).map(([name, option]) => [option, name] as const);

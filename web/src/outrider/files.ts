@@ -22,11 +22,19 @@ const beside: Readonly<Record<Build, () => URL>> = {
 export function engineAddresses(wasmUrl: string | URL | undefined): Record<Build, string> {
   const address = (build: Build): string => {
     if (wasmUrl === undefined) return whereItIs(build);
-    const folder = new URL(wasmUrl, location.href);
+    const folder = folderOf(wasmUrl);
     if (!folder.pathname.endsWith('/')) folder.pathname += '/';
     return new URL(`${build}.wasm`, folder).href;
   };
   return Object.fromEntries(builds.map((build) => [build, address(build)])) as Record<Build, string>;
+}
+
+function folderOf(wasmUrl: string | URL): URL {
+  try {
+    return new URL(wasmUrl, location.href);
+  } catch (cause) {
+    throw invalidOption(`wasmUrl is no address: '${String(wasmUrl)}'`, { cause });
+  }
 }
 
 function whereItIs(build: Build): string {

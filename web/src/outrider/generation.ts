@@ -137,7 +137,12 @@ export class Generation implements AsyncIterable<Token> {
   /** @internal */
   finish(summary: Omit<Summary, 'seed'>): void {
     this.#ended = true;
-    this.#settle.resolve({ ...summary, seed: this.#request.seed });
+    // Whoever ended it may not have known what was written before.
+    const tokens =
+      summary.tokenIds.length === 0 && summary.text === '' ? this.#rounds.flatMap(({ tokens }) => tokens) : [];
+    const text = tokens.map((token) => token.text).join('');
+    const known = tokens.length > 0 && { text, tokenIds: tokens.map(({ id }) => id) };
+    this.#settle.resolve({ ...summary, ...known, seed: this.#request.seed });
     this.#tell();
   }
 

@@ -94,7 +94,7 @@ test('a template with reasoning is reported, and the end of a prompt has sixteen
   const tokenize = () => new Uint32Array(40);
   const { host, posts } = await loaded({ tokenize }, null, undefined, chat);
   expect(posts.at(-1)).toMatchObject({ reasons: true });
-  const question = { prompt: 'p', tools: [], chatTemplateKwargs: {} };
+  const question = { prompt: 'p', tools: [], chatTemplateKwargs: {}, continueFinalMessage: false };
   host.receive({ type: 'ask', id: 1, question: { about: 'tail', ...question } });
   host.receive({ type: 'ask', id: 2, question: { about: 'text', ids: [1] } });
   expect(posts.slice(-2)).toMatchObject([{ answer: '16 ids' }, { answer: '1 ids' }]);

@@ -82,7 +82,7 @@ export class EdgeHost {
         this.#answer(message.id, message.question);
         return;
       case 'link': {
-        const isMended = (this.#link?.isCut ?? false) && !message.link.isCut;
+        const isMended = this.#link?.isCut && !message.link.isCut;
         this.#link = message.link;
         this.#edge?.set_link(message.link);
         if (isMended) for (const session of this.#sessions) session.networkChanged();
@@ -245,7 +245,8 @@ const TAIL = 16;
 
 function answerTo(question: Question, edge: Edge): Answer {
   if (question.about === 'text') return edge.detokenize(Uint32Array.from(question.ids));
-  const ids = edge.tokenize(question.prompt, question.tools, question.chatTemplateKwargs);
+  const { prompt, tools, chatTemplateKwargs, continueFinalMessage } = question;
+  const ids = edge.tokenize(prompt, tools, chatTemplateKwargs, continueFinalMessage);
   return question.about === 'ids' ? Array.from(ids) : edge.detokenize(ids.slice(-TAIL));
 }
 

@@ -208,3 +208,143 @@ test('a text that has ended when the draft model joins is not continued', async 
   expect(await generation.summary).toMatchObject({ text: 'a', finish: 'eos' });
   expect(SlowWorker.last.sent.map(({ type }) => type)).not.toContain('generate');
 });
+
+const failed = (code: string) => say({ type: 'load-failed', error: { code, message: code } });
+const silent: LoadOptions = { onFallback: () => {} };
+
+test('an answer that is not a server’s is no server', async () => {
+  for (const body of ['<!doctype html>', '{}', '{"vocabSize":9,"limits":{}}', '[]', 'null']) {
+    vi.stubGlobal('fetch', async () => new Response(body));
+    await expect(load()).rejects.toMatchObject({
+      code: 'connection-failed',
+      message: expect.stringMatching(/no Outrider server at/),
+    });
+  }
+});
+
+test('a proxy without its server is no server, and one that hangs is given up', async () => {
+  for (const status of [502, 503, 504]) {
+    vi.stubGlobal('fetch', async () => new Response('<h1>Bad Gateway</h1>', { status }));
+    const loading = load({ offline: true });
+    await vi.waitFor(() => expect(SlowWorker.last.sent[0]).toMatchObject({ type: 'load', offline: true }));
+    loaded();
+    await loading;
+    SlowWorker.last.sent = [];
+  }
+  vi.stubGlobal('fetch', () => new Promise(() => {}));
+  await expect(load({ connectTimeoutMs: 20 })).rejects.toMatchObject({ code: 'connection-failed' });
+  // The reason of a signal is not taken for an absent server.
+  const reason = new Error('enough');
+  const abort = new AbortController();
+  vi.stubGlobal(
+    'fetch',
+    (_: URL, { signal }: RequestInit) =>
+      new Promise((__, reject) => signal?.addEventListener('abort', () => reject(signal.reason as Error))),
+  );
+  const loading = load({ offline: true, signal: abort.signal });
+  abort.abort(reason);
+  await expect(loading).rejects.toBe(reason);
+});
+
+test('a text whose connection is lost goes on with the draft model, and fails where none comes', async () => {
+  for (const comes of [true, false]) {
+    write = undefined as never;
+    const outrider = await load(silent);
+    const generation = outrider.generate('p', { seed: 7 });
+    await begun();
+    write(chunk('a', 1));
+    await vi.waitFor(() => expect(generation.statistics?.tokens).toBe(1));
+    outrider.setLink({ isCut: true });
+    await vi.waitFor(() => expect(isCancelled).toBe(true));
+    if (comes) {
+      loaded();
+      await vi.waitFor(() => expect(SlowWorker.last.sent.at(-1)).toMatchObject({ continuation: { committed: [1] } }));
+      say({ type: 'done', id: 1, summary: { ...emptySummary } });
+      // The worker knew nothing of the text yet.
+      expect(await generation.summary).toMatchObject({ text: 'a', tokenIds: [1], finish: 'cancelled' });
+    } else {
+      failed('out-of-memory');
+      await expect(generation.summary).rejects.toMatchObject({ code: 'connection-lost' });
+      // While the link is cut nothing is asked for.
+      write = undefined as never;
+      await expect(outrider.generate('p').summary).rejects.toMatchObject({ code: 'connection-lost' });
+      expect(write).toBeUndefined();
+    }
+  }
+});
+
+test('a failure that passes is tried again with the next text, others are not', async () => {
+  for (const [code, again] of [
+    ['server-full', true],
+    ['download-failed', true],
+    ['corrupt-model', false],
+  ] as const) {
+    const outrider = await load(silent);
+    const first = SlowWorker.last;
+    failed(code);
+    expect(await outrider.ready).toBe('server');
+    outrider.generate('p');
+    await new Promise((resolve) => setTimeout(resolve));
+    expect(SlowWorker.last !== first).toBe(again);
+    if (!again) continue;
+    loaded();
+    expect(await outrider.ready).toBe('draft');
+  }
+});
+
+test('options for trained heads wait for the draft model, which the page is not told to have them', async () => {
+  const outrider = await load(silent);
+  expect(outrider.model.heads).toEqual({ gate: false, stop: false });
+  outrider.generate('p', { gate: 'sprinter' });
+  failed('corrupt-model');
+  await outrider.ready;
+  expect(() => outrider.generate('p', { gate: 'sprinter' })).toThrow('needs a trained gate');
+});
+
+test('what the server alone would refuse or write otherwise waits for the draft model', async () => {
+  const outrider = await load(silent);
+  const long = 'é'.repeat(200);
+  const options = [
+    { temperature: 3 },
+    { stop: ['1', '2', '3', '4', '5'] },
+    { stop: long },
+    { maxInFlight: 2 },
+  ] as const;
+  for (const option of options) outrider.generate('p', option);
+  outrider.generate('p', { adaptiveMode: true });
+  await new Promise((resolve) => setTimeout(resolve));
+  expect(write).toBeUndefined();
+  outrider.generate('p', { temperature: 2, stop: ['1', '2', '3', '4'] });
+  await begun();
+});
+
+test('a text that was stopped while it waited is not asked for', async () => {
+  const outrider = await load(silent);
+  outrider.generate('p', { scheme: 'k-sqs' }).stop();
+  failed('corrupt-model');
+  await outrider.ready;
+  await new Promise((resolve) => setTimeout(resolve));
+  expect(write).toBeUndefined();
+});
+
+test('an error in a callback is the page’s, and spoils nothing', async () => {
+  const reported = vi.fn();
+  vi.stubGlobal('reportError', reported);
+  const fail = (): never => {
+    throw new Error('the page’s');
+  };
+  const outrider = await load({ onEngine: fail });
+  const generation = outrider.generate('p');
+  await begun();
+  loaded();
+  expect(await outrider.ready).toBe('draft');
+  await vi.waitFor(() => expect(SlowWorker.last.sent.at(-1)?.type).toBe('generate'));
+  expect(reported).toHaveBeenCalledOnce();
+  say({ type: 'done', id: 1, summary: emptySummary });
+  await generation.summary;
+  const loading = load({ wait: 'draft', onEngine: fail });
+  await vi.waitFor(() => expect(SlowWorker.last.sent).toHaveLength(1));
+  loaded();
+  await loading;
+  expect(reported).toHaveBeenCalledTimes(2);
+});

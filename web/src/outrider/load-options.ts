@@ -39,13 +39,13 @@ export interface LoadOptions {
    */
   token?: TokenSource | undefined;
   /**
-   * The engine that drafts: `wasm`, the processor; `webgpu`, the browser's GPU, or `load()` fails with `gpu-failed`; `auto` (default), whichever takes
-   * less time for a draft, measured once the model is there. Where the GPU is taken away the processor goes on.
+   * The engine that drafts: `wasm`, the processor; `webgpu`, the browser's GPU; `auto` (default), whichever takes less time for a draft,
+   * measured once the model is there. An engine that is named and cannot run is `gpu-failed`: see `fallback`. Where the GPU is taken away the processor goes on.
    */
   engine?: EngineKind | 'auto' | undefined;
   /**
-   * The build of the engine: `auto` (default) takes the fastest that starts here. Naming one runs that or fails with
-   * `wasm-failed`. Those with threads need a page that is served with `Cross-Origin-Opener-Policy: same-origin` and
+   * The build of the engine: `auto` (default) takes the fastest that starts here. One that is named and
+   * cannot run is `wasm-failed`: see `fallback`. Those with threads need a page that is served with `Cross-Origin-Opener-Policy: same-origin` and
    * `Cross-Origin-Embedder-Policy: require-corp`; elsewhere `auto` takes one without.
    */
   build?: Build | 'auto' | undefined;
@@ -116,9 +116,10 @@ export interface LoadOptions {
    */
   headers?: Readonly<Record<string, string>> | Headers | undefined;
   /**
-   * The behaviour where the draft model cannot run: no WebAssembly with SIMD, not enough memory, a worker that the
-   * page's Content-Security-Policy blocks. `server` (default) lets the server write alone, over its OpenAI API: the text
-   * of a seed is the same. `none` fails with the error.
+   * The behaviour where the draft model cannot join: no WebAssembly with SIMD, not enough memory, a worker that the
+   * page's Content-Security-Policy blocks, a file that cannot be had. `server` (default) lets the server write alone, over
+   * its OpenAI API: the text of a seed is the same. What may pass, such as a full server, is tried again with the next
+   * text. With `wait: 'draft'` it holds for browsers in which no draft model can run. `none` fails with the error.
    */
   fallback?: 'server' | 'none' | undefined;
   /** Called when the server writes alone for such a reason; if not given, the console has a warning. */
@@ -139,7 +140,7 @@ export interface LoadOptions {
    * setting.
    */
   ignoreSetting?: string | readonly string[] | undefined;
-  /** Called when an engine begins to draft: the first one has joined, or the browser has taken the GPU away. */
+  /** Called when an engine begins to draft: one has been loaded, or the browser has taken the GPU away. */
   onEngine?: ((engine: EngineInfo) => void) | undefined;
 }
 
@@ -154,6 +155,9 @@ const known: Record<keyof LoadOptions, true> = {
   ...{ onEngine: true, fallback: true, persist: true, wait: true, ignoreSetting: true },
   ...{ guessesFrom: true, offlineTokens: true, offline: true },
 };
+
+/** Most attempts to connect again, which the engine counts in 32 bits. */
+const MOST_ATTEMPTS = 2 ** 32 - 1;
 
 /**
  * Checks the options that do not depend on the browser's builds. @throws {@link OutriderError} `invalid-option`,
@@ -184,8 +188,8 @@ export function checkLoadOptions(options: LoadOptions): void {
   if (!(Number.isInteger(offlineTokens) && offlineTokens >= 0 && offlineTokens <= 1024)) {
     throw invalidOption('offlineTokens must be a whole number from 0 to 1024');
   }
-  if (!(Number.isInteger(reconnectAttempts) && reconnectAttempts >= 0)) {
-    throw invalidOption('reconnectAttempts must be a whole number from 0 on');
+  if (!(Number.isInteger(reconnectAttempts) && reconnectAttempts >= 0 && reconnectAttempts <= MOST_ATTEMPTS)) {
+    throw invalidOption(`reconnectAttempts must be a whole number from 0 to ${MOST_ATTEMPTS}`);
   }
 }
 
@@ -206,7 +210,7 @@ export function engineRequestOf(options: LoadOptions): EngineRequest {
 }
 
 /** The absolute address of `given`. @throws {@link OutriderError} `invalid-option` */
-function addressOf(given: string | URL, base: string | URL, name: string): URL {
+export function addressOf(given: string | URL, base: string | URL, name: string): URL {
   try {
     return new URL(given, base);
   } catch (cause) {
@@ -283,7 +287,9 @@ export function sourcesOf(options: LoadOptions): Sources {
   const draft = options.draft === 'lookup' ? null : source(options.draft, 'pair/draft');
   const tokenizer = source(options.tokenizer, 'pair/tokenizer.json');
   const hasOwn = options.tokenizer !== undefined && typeof tokenizer === 'string';
-  const beside = hasOwn ? new URL('chat.json', tokenizer) : ofModel(options, 'pair/chat.json');
+  // An address within the page has no neighbours.
+  const hasPlace = hasOwn && !/^(blob|data):/.test(tokenizer);
+  const beside = hasPlace ? addressOf('chat.json', tokenizer, 'tokenizer') : ofModel(options, 'pair/chat.json');
   const heads = options.heads || (options.draft === undefined ? ofModel(options, 'pair/heads.safetensors') : null);
   return {
     draft,

@@ -51,7 +51,13 @@ export type LoadProgress =
 export type Question =
   | { about: 'text'; ids: readonly number[] }
   /** The ids of a prompt, or the text of the last of them. */
-  | { about: 'ids' | 'tail'; prompt: Prompt; tools: readonly Tool[]; chatTemplateKwargs: TemplateVariables };
+  | {
+      about: 'ids' | 'tail';
+      prompt: Prompt;
+      tools: readonly Tool[];
+      chatTemplateKwargs: TemplateVariables;
+      continueFinalMessage: boolean;
+    };
 
 /** The tokenizer's answer: a text, or ids. */
 export type Answer = string | number[];

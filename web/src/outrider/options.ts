@@ -70,7 +70,10 @@ export interface GenerateOptions extends NameOptions, ParameterOptions, NumberOp
 }
 
 /** Options that shape the prompt of a conversation. */
-export type ConversationOptions = Pick<GenerateOptions, 'tools' | 'chatTemplateKwargs'>;
+export type ConversationOptions = Pick<
+  GenerateOptions,
+  'tools' | 'toolChoice' | 'chatTemplateKwargs' | 'continueFinalMessage'
+>;
 
 /** Narrows {@link generationRanges} to what this draft and this server can do. */
 export function rangesFor(model: ModelInfo, session: SessionInfo): Record<NumberOption, Range> {
@@ -89,9 +92,9 @@ export function rangesFor(model: ModelInfo, session: SessionInfo): Record<Number
   };
 }
 
-/** A link without added delay and without limits. */
+/** A link without added delay and without limits, which is not cut. */
 export const openLink: Readonly<Link> = {
-  ...{ uplinkBitsPerSecond: null, downlinkBitsPerSecond: null, roundTripMs: 0 },
+  ...{ uplinkBitsPerSecond: null, downlinkBitsPerSecond: null, roundTripMs: 0, isCut: false },
 };
 
 /**
@@ -200,7 +203,7 @@ export function resolveRequest(
   }
   numbers.seed ??= randomSeed();
   if (mode === 'speculative' && numbers.maxInFlight > 1 && gate.name !== policyDefaults.gate) {
-    throw invalidOption(`maxInFlight must be 1 with gate '${gate.name}'`);
+    throw invalidOption(`maxInFlight must be 1 with gate '${gate.name}'`, { option: 'maxInFlight' });
   }
   return {
     prompt: resolved,
@@ -225,8 +228,11 @@ export function resolveRequest(
   };
 }
 
-/** Checks the rates and the round trip of a link. @throws {@link OutriderError} `invalid-option` */
-export function checkLink(link: Link): void {
+/** Changes fields of a link; those that are undefined stay. @throws {@link OutriderError} `invalid-option` */
+export function changedLink(before: Link, change: Partial<Link>): Link {
+  refuseUnknown(change, Object.keys(openLink), 'the link');
+  const given = Object.entries(change).filter(([, value]) => value !== undefined);
+  const link: Link = { ...before, ...Object.fromEntries(given) };
   for (const rate of ['uplinkBitsPerSecond', 'downlinkBitsPerSecond'] as const) {
     const value = link[rate];
     if (value !== null && !(Number.isFinite(value) && value > 0)) {
@@ -236,4 +242,6 @@ export function checkLink(link: Link): void {
   if (!(Number.isFinite(link.roundTripMs) && link.roundTripMs >= 0)) {
     throw invalidOption('roundTripMs must be at least 0');
   }
+  if (typeof link.isCut !== 'boolean') throw invalidOption('isCut must be true or false');
+  return link;
 }

@@ -5,17 +5,18 @@ import { OutriderError, revive } from './errors.js';
 import { fetchFrom } from './fetch.js';
 import { emptySummary } from './generation.js';
 import type { Generation, SuspendedGeneration } from './generation.js';
-import { checkLoadOptions, loadMessageOf, termsOf } from './load-options.js';
+import { addressOf, checkLoadOptions, loadMessageOf, termsOf } from './load-options.js';
 import type { ConnectionEvent, LoadOptions, Terms } from './load-options.js';
 import type { Answer, FromWorker, LoadProgress, Question, ToWorker } from './messages.js';
 import { ChatCompletions, Completions } from './completions.js';
 import { LocalContext } from './context.js';
 import { ended, openWorker } from './line.js';
 import { watchNetwork } from './network.js';
-import { checkLink, openLink, rangesFor, resolveRequest } from './options.js';
+import { changedLink, openLink, rangesFor, resolveRequest } from './options.js';
 import type { ConversationOptions, GenerateOptions } from './options.js';
 import { idsQuestion, Questions } from './questions.js';
 import { addRound, goesOn, isOpen, isServersText, join, RunningGenerations, stopWith, totals } from './running.js';
+import type { Heads } from './policies.js';
 import type { Running } from './running.js';
 import { askerOf, ServerAlone } from './server-alone.js';
 import { deleteFile, forgetFiles, listFiles } from './store.js';
@@ -30,6 +31,12 @@ const asyncDispose: typeof Symbol.asyncDispose = Symbol.asyncDispose ?? Symbol.f
 
 /** Most time that a stopped generation may take to end before its worker is terminated. */
 const STOP_GRACE_MS = 10_000;
+
+/** Errors of a draft model that could not join which may be gone at the next text. */
+const passing: readonly string[] = [
+  ...['server-full', 'connection-failed', 'connection-lost', 'download-failed'],
+  ...['shutting-down', 'idle'],
+];
 
 /** The writers of a text: a draft model and the server, or the server alone. */
 export type WritingMode = 'draft' | 'server';
@@ -71,6 +78,10 @@ export class Outrider {
   #alone: ServerAlone | null = null;
   /** Settles once the draft model has joined, or cannot; null if nothing waits for it. */
   #joining: Promise<void> | null = null;
+  /** Tries once more to let the draft model join, if an error kept it away that may be gone. */
+  #joinAgain: (() => void) | null = null;
+  /** Heads that options may name until the draft model has joined, which knows its own. */
+  #heads: Heads | null = null;
   /** Why the draft model cannot join, where the server is not to write alone. */
   #refusal: unknown = null;
   readonly #running = new RunningGenerations();
@@ -109,8 +120,7 @@ export class Outrider {
     this.#onCacheFull = options.onCacheFull ?? (() => {});
     this.#onEngine = options.onEngine ?? (() => {});
     this.#claim = options.resume ? checkedState(options.resume).claim : null;
-    this.#link = { ...openLink, ...options.link };
-    checkLink(this.#link);
+    this.#link = changedLink(openLink, options.link ?? {});
   }
 
   /**
@@ -132,7 +142,8 @@ export class Outrider {
       if (options.persist) void navigator.storage?.persist?.().catch(() => {});
       if (!waits && (await outrider.#writeAtOnce(options))) return outrider;
       await outrider.#startWorker();
-      outrider.#unwatch = watchNetwork(() => outrider.#post({ type: 'network' }));
+      outrider.#watch();
+      outrider.#call(() => outrider.#onEngine(outrider.#engine));
       return outrider;
     } catch (error) {
       options.signal?.throwIfAborted();
@@ -154,8 +165,8 @@ export class Outrider {
   }
 
   /** Deletes the kept copy of the draft model at an address. Resolves to true if there was one. */
-  static deleteModel(url: string | URL): Promise<boolean> {
-    return deleteFile(new URL(url, location.href).href);
+  static async deleteModel(url: string | URL): Promise<boolean> {
+    return deleteFile(addressOf(url, location.href, 'the model').href);
   }
 
   /** Resolves to {@link Outrider.mode} once the draft model has joined, or cannot. */
@@ -202,19 +213,19 @@ export class Outrider {
    * Starts to generate: the continuation of a text, or the assistant's next message in a conversation, of which the
    * server's model has its own form. Four texts are written at a time, in turns with one copy of the model and each with a
    * session of the server's; more wait. Tokens that an earlier generation has read are not read again.
-   * @throws {@link OutriderError} at once: `invalid-option`, `closed`. Later errors reject the
+   * @throws {@link OutriderError} at once: `invalid-option`, `prompt-too-long`, `closed`. Later errors reject the
    * generation's iteration and its summary.
    */
   generate(prompt: Prompt, options: GenerateOptions = {}): Generation {
     this.#admit();
-    const request = resolveRequest(prompt, options, this.ranges, this.#model.heads);
+    const request = resolveRequest(prompt, options, this.ranges, this.#heads ?? this.#model.heads);
     return this.#begin(request, [], options.signal);
   }
 
   /**
    * Resumes a generation of an earlier page. Its first round has the tokens so far, without statistics, which count from
    * here on. The text is distributed the same, and at temperature 0 the same, as if nothing had happened.
-   * @throws as {@link Outrider.generate}
+   * @throws as {@link Outrider.generate}, and `no-draft` where the server writes alone
    */
   resume(state: SuspendedGeneration, signal?: AbortSignal): Generation {
     this.#admit();
@@ -265,14 +276,15 @@ export class Outrider {
   }
 
   /**
-   * Emulates a slower link in both directions from now on, also while a generation runs. Fields that are left out keep
-   * their values; {@link openLink} removes all limits.
+   * Emulates a slower link in both directions from now on, also while a generation runs, or cuts it. Fields that are left
+   * out keep their values; {@link openLink} removes all limits. Texts that the server writes alone are cut, but not slowed.
+   * @throws {@link OutriderError} `invalid-option`
    */
   setLink(link: Partial<Link>): void {
-    const changed = { ...this.#link, ...link };
-    checkLink(changed);
-    this.#link = changed;
-    this.#post({ type: 'link', link: changed });
+    this.#link = changedLink(this.#link, link);
+    this.#post({ type: 'link', link: this.#link });
+    if (!this.#link.isCut) return;
+    for (const { isAlone, abort } of this.#running) if (isAlone) abort.abort(cutError());
   }
 
   /**
@@ -309,15 +321,31 @@ export class Outrider {
       if (earlier.length > 0) await Promise.allSettled(earlier);
       // It may have been stopped, or all may have been closed meanwhile.
       if (generation.ended) return;
-      if (this.#joining && !(isServersText(request) && isOpen(this.#link))) await this.#joining;
+      this.#joinAgain?.();
+      if (this.#joining && !(isServersText(request, this.#session) && isOpen(this.#link))) await this.#joining;
+      // Or while it waited.
+      if (generation.ended) return;
       if (this.#refusal) throw this.#refusal;
       if (this.#alone) {
+        if (this.#link.isCut) throw cutError();
         const [alone, started] = [this.#alone, performance.now()];
+        let lost: OutriderError | null = null;
+        const onLost = (error: OutriderError): void => {
+          lost = error;
+          abort.abort();
+        };
         running.sent = running.isAlone = true;
-        const summary = await alone.generate(request, (round) => generation.add(round), abort.signal);
+        const summary = await alone.generate(request, (round) => generation.add(round), abort.signal, onLost);
         running.sent = running.isAlone = false;
-        if (!goesOn(running, summary)) return this.#running.end(id, () => generation.finish(summary));
         running.before = { summary, started };
+        if (lost) {
+          // The draft model goes on with the text, if it comes.
+          await this.#joining;
+          if (generation.ended) return;
+          if (this.#alone) throw lost;
+          running.joins = true;
+        }
+        if (!goesOn(running, summary)) return this.#running.end(id, () => generation.finish(summary));
         committed = summary.tokenIds;
       }
       await (this.#ready ?? this.#startWorker());
@@ -362,24 +390,47 @@ export class Outrider {
    */
   async #writeAtOnce(options: LoadOptions): Promise<boolean> {
     const alone = await ServerAlone.connectIfThere(options);
+    options.signal?.throwIfAborted();
     if (!alone) return false;
     this.#startAlone(alone);
-    // Options for trained heads are checked by the worker, which knows whether there are any.
-    this.#model = { ...this.#model, heads: { gate: true, stop: true } };
+    this.#join(options);
+    return true;
+  }
+
+  #join(options: LoadOptions): void {
+    this.#refusal = this.#joinAgain = null;
+    this.#heads = { gate: true, stop: true };
     this.#joining = this.#startWorker().then(
       () => {
-        this.#unwatch = watchNetwork(() => this.#post({ type: 'network' }));
+        this.#heads = null;
+        this.#watch();
         this.#alone = null;
-        this.#onEngine(this.#engine);
         for (const running of this.#running) join(running);
+        this.#call(() => this.#onEngine(this.#engine));
       },
       (error: unknown) => {
+        this.#heads = null;
         if (this.#closed) return;
+        if (passing.includes((error as OutriderError).code)) this.#joinAgain = () => this.#join(options);
         if (options.fallback === 'none') this.#refusal = error;
         else this.#tellFallback(error, options);
       },
     );
-    return true;
+  }
+
+  /** Follows changes of the network. */
+  #watch(): void {
+    this.#unwatch();
+    this.#unwatch = watchNetwork(() => this.#post({ type: 'network' }));
+  }
+
+  /** Calls a function of the page's; what it throws is the page's as well. */
+  #call(callback: () => void): void {
+    try {
+      callback();
+    } catch (error) {
+      reportError(error);
+    }
   }
 
   #startAlone(alone: ServerAlone): void {
@@ -391,7 +442,7 @@ export class Outrider {
 
   #tellFallback(error: unknown, { onFallback }: LoadOptions): void {
     const tell = onFallback ?? ((reason) => console.warn(`The server writes alone: ${reason.message}`));
-    tell(error as OutriderError);
+    this.#call(() => tell(error as OutriderError));
   }
 
   /** Falls back to the server alone if `error` calls for it. @throws `error` otherwise */
@@ -435,7 +486,7 @@ export class Outrider {
         return;
       case 'engine':
         this.#engine = message.engine;
-        this.#onEngine(message.engine);
+        this.#call(() => this.#onEngine(message.engine));
         return;
       case 'reconnected':
         this.#session = message.session;
@@ -497,4 +548,8 @@ export class Outrider {
   #post(message: ToWorker): void {
     this.#worker?.postMessage(message);
   }
+}
+
+function cutError(): OutriderError {
+  return new OutriderError('connection-lost', 'the emulated link is cut');
 }

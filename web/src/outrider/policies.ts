@@ -15,7 +15,7 @@ export function policyNamed(option: PolicyOption, name: string): Policy {
   const found = list.find((policy) => policy.name === name);
   if (!found) {
     const names = list.map((policy) => `'${policy.name}'`).join(', ');
-    throw invalidOption(`${option} must be one of ${names}, not '${name}'`);
+    throw invalidOption(`${option} must be one of ${names}, not '${name}'`, { option });
   }
   return found;
 }

@@ -2,7 +2,7 @@ import type { OutriderError } from './errors.js';
 import type { Prompt } from './edge.js';
 import type { Answer, Question, ToWorker } from './messages.js';
 import type { ConversationOptions } from './options.js';
-import { checkedPrompt, checkedTools, checkedVariables } from './validation.js';
+import { checkedPrompt, checkedTools, checkedVariables, refuseUnknown } from './validation.js';
 
 /** Questions to the tokenizer in the worker, with the promises of their answers. */
 export class Questions {
@@ -33,12 +33,14 @@ export class Questions {
 
 /** The question for the ids of a prompt. @throws {@link OutriderError} `invalid-option` */
 export function idsQuestion(prompt: Prompt, options: ConversationOptions): Question & { about: 'ids' | 'tail' } {
+  refuseUnknown(options, ['tools', 'toolChoice', 'chatTemplateKwargs', 'continueFinalMessage'], 'tokenize()');
   const checked = checkedPrompt(prompt);
-  const tools = checkedTools(options.tools ?? [], checked);
+  const tools = options.toolChoice === 'none' ? [] : checkedTools(options.tools ?? [], checked);
   return {
     about: 'ids',
     prompt: checked,
     tools,
+    continueFinalMessage: options.continueFinalMessage ?? false,
     chatTemplateKwargs: checkedVariables(options.chatTemplateKwargs ?? {}),
   };
 }

@@ -1,5 +1,6 @@
-import type { GenerateRequest, Link, Round, Statistics, Summary } from './edge.js';
+import type { GenerateRequest, Link, Round, SessionInfo, Statistics, Summary } from './edge.js';
 import { Generation } from './generation.js';
+import { willBeAhead } from './policies.js';
 import { joined } from './server-alone.js';
 
 /** A generation that has not ended. */
@@ -90,10 +91,18 @@ export function totals<S extends Statistics>({ before }: Running, statistics: S)
   return before ? joined(before.summary, before.started, statistics) : statistics;
 }
 
+/** Limits of the server's API that sessions do not have: the highest temperature, stop strings and their bytes. */
+const HOTTEST = 2;
+const MOST_STOPS = 4;
+const LONGEST_STOP = 256;
+
 /** True for a text that the server writes alone as well as with drafts, token for token. */
-export function isServersText({ scheme, rule, gate, mode, evidence, compareSchemes }: GenerateRequest): boolean {
-  const isCoupled = scheme === 'auto' || scheme === 'ahead' || mode === 'cloud-only';
-  return isCoupled && rule === 'exact' && gate === 'none' && !evidence && !compareSchemes;
+export function isServersText(request: GenerateRequest, session: Pick<SessionInfo, 'maxGuesses'>): boolean {
+  const { rule, gate, mode, evidence, compareSchemes, temperature, stop } = request;
+  const isCoupled = mode === 'cloud-only' || willBeAhead(request, session);
+  const isTaken = temperature <= HOTTEST && stop.length <= MOST_STOPS;
+  const areShort = stop.every((text) => new TextEncoder().encode(text).length <= LONGEST_STOP);
+  return isCoupled && rule === 'exact' && gate === 'none' && !evidence && !compareSchemes && isTaken && areShort;
 }
 
 /** True for a link without limits, emulated ones. */

@@ -1,6 +1,8 @@
 // Generations of the server alone, over its OpenAI API: until the draft model has been loaded, and where none runs.
 
 import { createParser } from 'eventsource-parser';
+import * as v from 'valibot';
+import { ApiError as ServersError } from './api-error.js';
 import { answersOthers, chunksOf, originRefused } from './download.js';
 import type { GenerateRequest, ModelInfo, Piece, Round, SessionInfo, Statistics, Summary, Token } from './edge.js';
 import { OutriderError } from './errors.js';
@@ -38,14 +40,21 @@ interface ApiError {
   code?: string | null;
 }
 
-/** The fields of `/v1/info` that this package reads. */
-interface Info {
-  vocabSize: number;
-  limits: Limits;
-}
+/** The fields of `/v1/info` that this package cannot do without. */
+const count0 = v.pipe(v.number(), v.integer(), v.minValue(0));
+const info = v.looseObject({
+  vocabSize: count0,
+  limits: v.looseObject({ contextLength: count0, maxDraftTokens: count0, maxInFlight: count0, maxGuesses: count0 }),
+});
 
 /** Errors of a page on which no draft model can run. */
 const cannotDraft = ['wasm-failed', 'out-of-memory', 'worker-crashed'];
+
+/** Statuses of a proxy whose server is away. */
+const awayStatuses: readonly number[] = [502, 503, 504];
+
+/** Shortest silence, in milliseconds, that is taken for a lost connection: the server sends a comment every 2 s. */
+const SHORTEST_STALL_MS = 6_000;
 
 /** Makes a `fetch` with the token and the headers that the server asks for. */
 function serverFetch(options: LoadOptions): typeof fetch {
@@ -75,12 +84,14 @@ export class ServerAlone {
   readonly #server: URL;
   readonly #fetch: typeof fetch;
   readonly #model: string | undefined;
+  readonly #stallMs: number;
   readonly session: SessionInfo;
 
   private constructor(options: LoadOptions, request: typeof fetch, session: SessionInfo) {
     this.#server = serverOf(options);
     this.#model = options.model;
     this.#fetch = request;
+    this.#stallMs = Math.max(options.stallTimeoutMs ?? 0, SHORTEST_STALL_MS);
     this.session = session;
   }
 
@@ -103,23 +114,33 @@ export class ServerAlone {
       const late = new OutriderError('connection-failed', 'the server does not answer');
       return await within(AWAY_MS, ServerAlone.connect(options), late);
     } catch (error) {
-      if ((error as OutriderError).code === 'connection-failed') return null;
+      options.signal?.throwIfAborted();
+      const { code, cause } = error as OutriderError;
+      const isOfProxy = cause instanceof ServersError && !cause.body.error.code && awayStatuses.includes(cause.status);
+      if (code === 'connection-failed' || isOfProxy) return null;
       throw error;
     }
   }
 
   /** Reads the server's limits. @throws {@link OutriderError} */
   static async connect(options: LoadOptions): Promise<ServerAlone> {
-    const { signal } = options;
+    const { signal, connectTimeoutMs = 20_000 } = options;
     const request = serverFetch(options);
     const url = ofModel(options, 'v1/info');
-    const response = await answered(request(url, signal ? { signal } : {})).catch(async (error: unknown) => {
-      const isAway = (error as OutriderError).code === 'connection-failed';
+    const late = new OutriderError('connection-failed', `the server does not answer within ${connectTimeoutMs} ms`);
+    const asking = answered(request(url, signal ? { signal } : {}));
+    const response = await within(connectTimeoutMs, asking, late).catch(async (error: unknown) => {
+      signal?.throwIfAborted();
+      const isAway = error !== late && (error as OutriderError).code === 'connection-failed';
       if (isAway && (await answersOthers(url.href, request))) throw originRefused(url.href, error);
       throw error;
     });
-    const { vocabSize, limits } = (await response.json()) as Info;
-    return new ServerAlone(options, request, { ...limits, vocabSize });
+    const received: unknown = await response.json().catch(() => null);
+    if (!v.is(info, received)) {
+      const remedy = 'name it with `server`';
+      throw new OutriderError('connection-failed', `there is no Outrider server at ${url.href}: ${remedy}`);
+    }
+    return new ServerAlone(options, request, { ...(received.limits as Limits), vocabSize: received.vocabSize });
   }
 
   /** A description that takes the place of a draft model's. */
@@ -130,10 +151,16 @@ export class ServerAlone {
   }
 
   /**
-   * Generates to the end; `signal` ends it sooner, with `finish: 'cancelled'`. The tokens of rounds have ids: those
+   * Generates to the end; `signal` ends it sooner, with `finish: 'cancelled'`. So does a lost connection, which `onLost`
+   * gets; it may be the reason of `signal`. The tokens of rounds have ids: those
    * without a text of their own have the empty one. @throws {@link OutriderError}
    */
-  async generate(request: GenerateRequest, onRound: (round: Round) => void, signal: AbortSignal): Promise<Summary> {
+  async generate(
+    request: GenerateRequest,
+    onRound: (round: Round) => void,
+    signal: AbortSignal,
+    onLost: (error: OutriderError) => void,
+  ): Promise<Summary> {
     const started = performance.now();
     const { path, body } = asked(request, this.#model);
     const statistics: Statistics = { ...emptySummary, uplinkBits: body.length * 8 };
@@ -145,7 +172,8 @@ export class ServerAlone {
     const ends = { stop: request.stop.length > 0 ? 'stop' : 'eos', length: 'length', tool_calls: 'eos' } as const;
     try {
       const response = await answered(post(this.#fetch, new URL(path, this.#server), body, signal));
-      for await (const data of events(response, (bytes) => (statistics.downlinkBits += bytes * 8))) {
+      const onBytes = (bytes: number): number => (statistics.downlinkBits += bytes * 8);
+      for await (const data of events(response, this.#stallMs, onBytes)) {
         const chunk = JSON.parse(data) as Chunk;
         if (chunk.error) throw failure(200, chunk.error);
         if (chunk.usage) {
@@ -184,9 +212,12 @@ export class ServerAlone {
         });
       }
     } catch (error) {
-      if (!signal.aborted) {
-        if (error instanceof OutriderError) throw error;
-        throw new OutriderError('connection-lost', 'the server went away', { cause: error });
+      const given: unknown = signal.aborted ? signal.reason : error;
+      const isLost = given instanceof OutriderError ? given.code === 'connection-lost' : !signal.aborted;
+      if (!isLost && !signal.aborted) throw error;
+      if (isLost && finish === null) {
+        const why = 'the server went away in the middle of a text';
+        onLost(new OutriderError('connection-lost', why, { cause: given }));
       }
       // A text that has ended is whole, whatever comes after.
       finish ??= 'cancelled';
@@ -248,12 +279,16 @@ function count(statistics: Statistics, tokens: number, started: number): void {
   });
 }
 
-/** Yields the data of a response's server-sent events, up to `[DONE]`. */
-async function* events(response: Response, onBytes: (bytes: number) => void): AsyncGenerator<string> {
+/** Yields the data of a response's server-sent events, up to `[DONE]`. Silence of `stallMs` is a lost connection. */
+async function* events(response: Response, stallMs: number, onBytes: (bytes: number) => void): AsyncGenerator<string> {
   const decoder = new TextDecoder();
   const arrived: string[] = [];
   const parser = createParser({ onEvent: ({ data }) => arrived.push(data) });
-  for await (const chunk of chunksOf(response)) {
+  const chunks = chunksOf(response)[Symbol.asyncIterator]();
+  const stalled = new OutriderError('connection-lost', `nothing came from the server for ${stallMs / 1000} s`);
+  for (;;) {
+    const { value: chunk, done } = await within(stallMs, chunks.next(), stalled);
+    if (done) break;
     onBytes(chunk.length);
     parser.feed(decoder.decode(chunk, { stream: true }));
     for (const data of arrived.splice(0)) {
@@ -267,7 +302,7 @@ async function* events(response: Response, onBytes: (bytes: number) => void): As
 /** Waits for a response of any kind. @throws {@link OutriderError} `connection-failed` */
 async function reached(response: Promise<Response>): Promise<Response> {
   return response.catch((cause: unknown) => {
-    if (cause instanceof Error && cause.name === 'AbortError') throw cause;
+    if (cause instanceof OutriderError || (cause instanceof Error && cause.name === 'AbortError')) throw cause;
     throw new OutriderError('connection-failed', 'the server cannot be reached', { cause });
   });
 }
@@ -288,5 +323,7 @@ function failure(status: number, { message, code }: ApiError): OutriderError {
     503: 'server-full',
   };
   const known = code === 'context_length_exceeded' ? 'prompt-too-long' : codes[status];
-  return new OutriderError(known ?? 'server-error', message, { cause: code ?? status });
+  return new OutriderError(known ?? 'server-error', message, {
+    cause: new ServersError(status, message, code ?? null),
+  });
 }

@@ -93,14 +93,16 @@ export async function deleteFile(url: string): Promise<boolean> {
   }
 }
 
-/** Deletes all kept models, and the answers of their servers. */
+/** Deletes all kept models, and the answers of their servers. @throws {@link OutriderError} `busy` */
 export async function forgetFiles(): Promise<void> {
   await forgetAnswers();
+  if (!(await folder())) return;
   try {
     const root = await navigator.storage.getDirectory();
     await root.removeEntry(folderName, { recursive: true });
-  } catch {
-    // There is nothing, or it is in use.
+  } catch (cause) {
+    if (cause instanceof DOMException && cause.name === 'NotFoundError') return;
+    throw new OutriderError('busy', 'a model is being loaded, here or in another tab', { cause });
   }
 }
 

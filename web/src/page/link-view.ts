@@ -39,7 +39,7 @@ export class LinkView {
     for (const place of [element('presets', HTMLElement), beside]) {
       for (const { name, link: preset } of linkPresets) {
         const button = make('button', { type: 'button', class: place === beside ? 'small' : '' }, name);
-        button.addEventListener('click', () => change({ ...preset, isCut: false }));
+        button.addEventListener('click', () => change(preset));
         this.#presets.push({ button, link: preset });
         place.append(button);
       }
@@ -58,7 +58,7 @@ export class LinkView {
     showSlider(this.#uplink, positionOf(uplinkBitsPerSecond), formatRate(uplinkBitsPerSecond));
     showSlider(this.#downlink, positionOf(downlinkBitsPerSecond), formatRate(downlinkBitsPerSecond));
     showSlider(this.#roundTrip, roundTripMs, roundTripMs === 0 ? 'none' : formatMilliseconds(roundTripMs));
-    const isCut = this.#link.isCut ?? false;
+    const { isCut } = this.#link;
     for (const { button, link } of this.#presets) {
       button.setAttribute('aria-pressed', String(!isCut && sameLink(link, this.#link)));
     }

@@ -75,7 +75,7 @@ test('nothing judged predicts nothing', () => {
 });
 
 test('links differ by any of their numbers', () => {
-  const link = { uplinkBitsPerSecond: 1, downlinkBitsPerSecond: null, roundTripMs: 2 };
+  const link = { uplinkBitsPerSecond: 1, downlinkBitsPerSecond: null, roundTripMs: 2, isCut: false };
   expect(sameLink(link, { ...link })).toBe(true);
   expect(sameLink(link, { ...link, roundTripMs: 3 })).toBe(false);
   expect(sameLink(link, { ...link, uplinkBitsPerSecond: null })).toBe(false);

@@ -79,7 +79,7 @@ export class Runner {
 
   /** True while the page itself cuts its link. */
   get isCut(): boolean {
-    return this.#link().isCut ?? false;
+    return this.#link().isCut;
   }
 
   /** True once there is a text with its guarantee. */

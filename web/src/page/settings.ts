@@ -154,6 +154,7 @@ export function settingsFromQuery(query: URLSearchParams): Settings {
     uplinkBitsPerSecond: positive('uplink'),
     downlinkBitsPerSecond: positive('downlink'),
     roundTripMs: positive('roundTrip') ?? 0,
+    isCut: false,
   };
   const threads = positive('threads');
   settings.engine = {
@@ -195,9 +196,15 @@ export function queryFromSettings(settings: Settings): URLSearchParams {
 /** Links to try; roughly what such links give. */
 export const linkPresets: readonly { name: string; link: Link }[] = [
   { name: 'As it is', link: { ...openLink } },
-  { name: '4G', link: { uplinkBitsPerSecond: 10_000_000, downlinkBitsPerSecond: 40_000_000, roundTripMs: 50 } },
-  { name: 'Satellite', link: { uplinkBitsPerSecond: 3_200_000, downlinkBitsPerSecond: 20_000_000, roundTripMs: 600 } },
-  { name: '2G', link: { uplinkBitsPerSecond: 20_000, downlinkBitsPerSecond: 40_000, roundTripMs: 400 } },
+  {
+    name: '4G',
+    link: { ...openLink, uplinkBitsPerSecond: 10_000_000, downlinkBitsPerSecond: 40_000_000, roundTripMs: 50 },
+  },
+  {
+    name: 'Satellite',
+    link: { ...openLink, uplinkBitsPerSecond: 3_200_000, downlinkBitsPerSecond: 20_000_000, roundTripMs: 600 },
+  },
+  { name: '2G', link: { ...openLink, uplinkBitsPerSecond: 20_000, downlinkBitsPerSecond: 40_000, roundTripMs: 400 } },
 ];
 
 /** Example prompts to continue. The built-in models know fairy tales. */

@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,6 +22,8 @@ from outrider_draft import conversations, draft, export, report, target, teacher
 
 HELD_OUT = 100
 """Number of conversations for the report."""
+SETTLING = 0.2
+"""Share of the training that is repeated with weights rounded to Q4_0."""
 CONTEXT = 1024
 """Longest conversation in tokens; what follows is cut."""
 
@@ -50,6 +52,8 @@ def _parser() -> argparse.ArgumentParser:
         "blocks are kept")  # fmt: skip
     add("--data", type=Path, help="JSON lines with `messages`, `prompt` and `response`, or `text`; without it the "
         "target writes conversations itself")  # fmt: skip
+    add("--questions", type=Path, help="questions, one a line, that begin two thirds of the conversations which the "
+        "target writes")  # fmt: skip
     add("--tokens", type=_count, default=3_000_000, help="answered tokens to write without --data (default 3M)")
     add("--server", help="URL of a server of the target with /v1/completions, such as vLLM, that writes them; "
         "without it `outrider serve` is started")  # fmt: skip
@@ -107,7 +111,12 @@ def make(options: argparse.Namespace) -> None:
     student = _student(options, model, lessons)
     schedule = training.Schedule(options.epochs, seed=options.seed)
     curve = training.train(student, lessons, held_out, schedule=schedule, path=work / "draft.pt", device=device)
-    _write(student, model, sequences[:HELD_OUT], curve, options, device)
+
+    def settle() -> None:
+        steps = round(SETTLING * curve[-1][0] / schedule.tokens_per_batch)
+        training.settle(student, lessons, steps=steps, schedule=schedule, device=device)
+
+    _write(student, model, sequences[:HELD_OUT], curve, options, device, settle)
 
 
 def _student(options: argparse.Namespace, model: target.Target, lessons: list[teacher.Lesson]) -> draft.Draft:
@@ -139,7 +148,11 @@ def _sequences(options: argparse.Namespace, model: target.Target, work: Path) ->
     if options.data is None:
         with _server(options) as url:
             writer = conversations.CompletionsServer.at(url)
-            conversations.write_many(writer, model.tokenizer, path, tokens=options.tokens, seed=options.seed)
+            lines = options.questions.read_text(encoding="utf-8").splitlines() if options.questions else []
+            questions = [line for line in lines if line.strip()]
+            conversations.write_many(
+                writer, model.tokenizer, path, tokens=options.tokens, seed=options.seed, questions=questions
+            )
     made = (target.sequence(model.tokenizer, c, model.end_of_turn, CONTEXT) for c in conversations.read(path))
     return [sequence for sequence in made if sequence is not None]
 
@@ -204,14 +217,17 @@ def _estimate(model: target.Target, sequences: list[target.Sequence], options: a
 
 def _write(  # noqa: PLR0913, PLR0917
     student: draft.Draft, model: target.Target, held_out: list[target.Sequence], curve: list[tuple[int, float]],
-    options: argparse.Namespace, device: str,
+    options: argparse.Namespace, device: str, settle: Callable[[], None],
 ) -> None:  # fmt: skip
-    """Write the draft's files, its model card and the figures."""
+    """Write the draft's files, its model card and the figures. `settle` makes the draft fit for rounding to Q4_0."""
     out = options.out
     export.write_folder(student, model, out / "safetensors")
     rows = {"f32": report.agreement(student, model, held_out, device)}
     trained = {name: w.clone() for name, w in student.body.state_dict().items()}
     for kind in export.TYPES:
+        if kind == "q4_0":
+            settle()
+            trained = {name: w.clone() for name, w in student.body.state_dict().items()}
         export.write_gguf(student, model, out / f"draft-{kind}.gguf", kind)
         stored = export.rounded(student, kind)
         student.load(stored)

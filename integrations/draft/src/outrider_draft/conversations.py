@@ -7,7 +7,7 @@ import random
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,20 +99,30 @@ ANSWER_TEMPERATURES = (0.0, 0.7, 0.7, 0.7, 1.0, 1.0)
 REQUEST_TEMPERATURES = (0.8, 1.0, 1.0)
 
 
-def write_one(writer: Writer, tokenizer: Tokenizer, rng: random.Random) -> Conversation | None:
-    """Let a chat model write a request and then the answer to it, sometimes twice.
+GIVEN = 2 / 3
+"""Share of conversations that begin with a given question, if there are any."""
+
+
+def write_one(
+    writer: Writer, tokenizer: Tokenizer, rng: random.Random, questions: Sequence[str] = ()
+) -> Conversation | None:
+    """Let a chat model write a request and then the answer to it, sometimes twice; the first may be one of `questions`.
 
     The model continues the beginning of a user's turn of its own chat template, so that its requests are those it was
     trained on. Returns None if it does not end a request.
     """
     messages: list[dict[str, str]] = []
     temperature = rng.choice(ANSWER_TEMPERATURES)
-    for _ in range(2 if rng.random() < 0.3 else 1):
+    given = rng.choice(questions) if questions and rng.random() < GIVEN else None
+    for turn in range(2 if rng.random() < 0.3 else 1):
         marked = [*messages, _message("user", MARK)]
         text = tokenizer.apply_chat_template(marked, tokenize=False, add_generation_prompt=True)
         before, after = text.split(MARK)
         ids = tokenizer.encode(before, add_special_tokens=False)
-        request, ended = writer.write(ids, 120, rng.choice(REQUEST_TEMPERATURES), rng.getrandbits(31))
+        if given is not None and turn == 0:
+            request, ended = given, True
+        else:
+            request, ended = writer.write(ids, 120, rng.choice(REQUEST_TEMPERATURES), rng.getrandbits(31))
         if not ended or len(request.strip()) < 4 or MARK in request:
             break
         ids += tokenizer.encode(request, add_special_tokens=False) + tokenizer.encode(after, add_special_tokens=False)
@@ -124,8 +134,9 @@ def write_one(writer: Writer, tokenizer: Tokenizer, rng: random.Random) -> Conve
 
 
 def write_many(  # noqa: PLR0913
-    writer: Writer, tokenizer: Tokenizer, path: Path, *, tokens: int, seed: int, parallel: int = 48
-) -> None:
+    writer: Writer, tokenizer: Tokenizer, path: Path, *,
+    tokens: int, seed: int, questions: Sequence[str] = (), parallel: int = 48,
+) -> None:  # fmt: skip
     """Append conversations to `path` until their answers have `tokens` tokens; goes on where an earlier run stopped."""
     written = sum(_answered(tokenizer, conversation) for conversation in read(path)) if path.exists() else 0
     started, first, lock = time.monotonic(), written, threading.Lock()
@@ -136,7 +147,7 @@ def write_many(  # noqa: PLR0913
         while written < tokens:
             with lock:
                 rng = random.Random(next(seeds))
-            conversation = write_one(writer, tokenizer, rng)
+            conversation = write_one(writer, tokenizer, rng, questions)
             if conversation is None:
                 continue
             count = _answered(tokenizer, conversation)

@@ -164,6 +164,44 @@ def train(  # noqa: PLR0913
     return curve
 
 
+def settle(draft: Draft, lessons: list[Lesson], *, steps: int, schedule: Schedule, device: str) -> None:
+    """Train the draft as its Q4_0 file will have it: each pass computes with rounded matrices, and each step changes the
+    unrounded ones. Afterwards only their rounded form is of use.
+    """
+    matrices = [p for p in draft.parameters() if p.ndim == 2]
+    optimizer = torch.optim.AdamW(draft.parameters(), lr=0.0, betas=(0.9, 0.95), weight_decay=0.0)
+    draft.to(device).train()
+    rng, step = np.random.default_rng((schedule.seed, steps)), 0
+    while step < steps:
+        for batch in batches(lessons, schedule.tokens_per_batch, rng):
+            for group in optimizer.param_groups:
+                group["lr"] = 0.2 * schedule.learning_rate * _rate(step / steps, schedule.warmup)
+            kept = [matrix.data.clone() for matrix in matrices]
+            for matrix in matrices:
+                matrix.data.copy_(as_q4_0(matrix.data))
+            with _mixed(device):
+                logits = draft(batch.ids.to(device), batch.places.to(device))
+            divergence, refused = losses(logits, draft.rows[batch.top.to(device)], batch.chances.to(device))
+            optimizer.zero_grad(set_to_none=True)
+            ((1.0 - schedule.acceptance) * divergence + schedule.acceptance * refused).backward()
+            for matrix, weights in zip(matrices, kept, strict=True):
+                matrix.data.copy_(weights)
+            torch.nn.utils.clip_grad_norm_(draft.parameters(), 1.0)
+            optimizer.step()
+            step += 1
+            if step >= steps:
+                break
+
+
+def as_q4_0(weights: Tensor) -> Tensor:
+    """The weights as blocks of GGUF's Q4_0 store them."""
+    blocks = weights.reshape(-1, 32)
+    largest = blocks.gather(1, blocks.abs().argmax(1, keepdim=True))
+    scale = (largest / -8).half().float()
+    inverse = torch.where(scale == 0, 0.0, 1.0 / scale)
+    return (((blocks * inverse + 8.5).floor().clamp(0, 15) - 8) * scale).reshape(weights.shape)
+
+
 def _mixed(device: str) -> torch.autocast:
     """Products in bf16, sums in f32."""
     return torch.autocast(torch.device(device).type, torch.bfloat16)
