@@ -14,10 +14,16 @@ export class TokenView {
   readonly #card = element('token-card', HTMLElement);
   readonly #factsOf: (span: HTMLElement) => TokenFacts | undefined;
   #described: HTMLElement | null = null;
+  /** The last place of the pointer. */
+  #pointer = [NaN, NaN];
 
   constructor(factsOf: (span: HTMLElement) => TokenFacts | undefined) {
     this.#factsOf = factsOf;
-    this.#output.addEventListener('pointerover', ({ target }) => this.#show(tokenAt(target)));
+    this.#output.addEventListener('pointerover', ({ target, clientX, clientY }) => {
+      // Under a pointer at rest tokens change as the page is laid out: then the focus stays what is described.
+      if (this.#follow(clientX, clientY)) this.#show(tokenAt(target));
+    });
+    this.#output.addEventListener('pointermove', ({ clientX, clientY }) => this.#follow(clientX, clientY));
     this.#output.addEventListener('pointerleave', ({ relatedTarget }) => {
       if (!(relatedTarget instanceof Node && this.#card.contains(relatedTarget))) this.#showFocused();
     });
@@ -43,6 +49,13 @@ export class TokenView {
   /** Closes the card: what it is about is gone. */
   close(): void {
     this.#show(null);
+  }
+
+  /** Notes the place of the pointer; false if it has not moved. */
+  #follow(x: number, y: number): boolean {
+    const [before, above] = this.#pointer;
+    this.#pointer = [x, y];
+    return x !== before || y !== above;
   }
 
   #showFocused(): void {
