@@ -20,7 +20,7 @@
 //! | `answer` | response objects and chunks |
 //! | `response_request`, `responses` | the same for `/v1/responses`: its request as a chat's, its objects and events |
 
-use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
+use std::{collections::VecDeque, convert::Infallible, sync::Arc};
 
 use axum::{
     Json, Router,
@@ -28,7 +28,7 @@ use axum::{
     http::{Method, StatusCode, Uri, header::CACHE_CONTROL},
     response::{
         IntoResponse, Response,
-        sse::{Event, KeepAlive, Sse},
+        sse::{Event, Sse},
     },
     routing::{any, get, post},
 };
@@ -67,8 +67,6 @@ mod token_stream;
 
 /// Default length of a completion, in tokens; OpenAI's default.
 const COMPLETION_TOKENS: u32 = 16;
-/// Longest silence of a stream: the package takes three times as long for a lost connection.
-const HEARTBEAT: Duration = Duration::from_secs(2);
 
 /// Builds the routes below `/v1`.
 pub(crate) fn routes() -> Router<Arc<Shared>> {
@@ -102,11 +100,6 @@ async fn model(
     axum::extract::Path(name): axum::extract::Path<String>,
 ) -> Result<Json<Value>, ApiError> {
     Ok(Json(model_object(shared.state.models.find(Some(&name))?)))
-}
-
-/// Comments in a stream that has nothing to say.
-fn heartbeat() -> KeepAlive {
-    KeepAlive::new().interval(HEARTBEAT)
 }
 
 fn model_object(served: &Served) -> Value {
@@ -147,7 +140,7 @@ async fn answer(
     let client = admitted.caller.address;
     let Begun { answer, mut deltas, stream, choices } = begin(shared, admitted, endpoint, prompt).await?;
     Ok(if stream {
-        let events = Sse::new(events(answer, deltas, choices)).keep_alive(heartbeat());
+        let events = Sse::new(events(answer, deltas, choices)).keep_alive(answer::heartbeat());
         ([(CACHE_CONTROL, "no-store")], events).into_response()
     } else {
         let mut texts: Vec<Delta> = (0..choices).map(|choice| Delta { choice, ..Delta::default() }).collect();

@@ -75,8 +75,8 @@ impl Start {
         }
     }
 
-    /// Parses a text or messages, of which the last may be continued, a list of tools, and further variables of the chat
-    /// template.
+    /// Parses a text or messages, of which the last may be continued, a list of tools, and further variables of the
+    /// chat template.
     pub fn from_js(prompt: JsValue, tools: JsValue, variables: JsValue, continues: bool) -> Result<Self, Failure> {
         let unreadable = |error| Failure::new("invalid-parameters", format!("the prompt cannot be read: {error}"));
         let prompt: Prompt = serde_wasm_bindgen::from_value(prompt).map_err(unreadable)?;

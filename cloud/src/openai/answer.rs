@@ -1,11 +1,20 @@
 //! Objects and chunks of responses.
 
-use std::iter;
+use std::{iter, time::Duration};
 
+use axum::response::sse::KeepAlive;
 use outrider_models::{Call, Piece};
 use serde_json::{Map, Value, json};
 
 use super::delta::{Delta, TokenLogprob, TokenText};
+
+/// Longest silence of a stream: the package takes three times as long for a lost connection.
+const HEARTBEAT: Duration = Duration::from_secs(2);
+
+/// Comments in a stream that has nothing to say.
+pub(super) fn heartbeat() -> KeepAlive {
+    KeepAlive::new().interval(HEARTBEAT)
+}
 
 /// Endpoint of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

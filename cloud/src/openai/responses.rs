@@ -14,7 +14,11 @@ use futures_util::stream;
 use outrider_models::{Call, Piece};
 use serde_json::{Value, json};
 
-use super::{answer::Answer, delta::Delta, token_stream::TokenStream};
+use super::{
+    answer::{Answer, heartbeat},
+    delta::Delta,
+    token_stream::TokenStream,
+};
 use crate::http::ApiError;
 
 /// Responds with one object or with server-sent events.
@@ -59,7 +63,7 @@ pub(super) async fn respond(
             }
         }
     });
-    Ok(([(CACHE_CONTROL, "no-store")], Sse::new(events).keep_alive(super::heartbeat())).into_response())
+    Ok(([(CACHE_CONTROL, "no-store")], Sse::new(events).keep_alive(heartbeat())).into_response())
 }
 
 /// Kind of an item that consists of text.

@@ -115,7 +115,7 @@ def test_settling_raises_the_acceptance_of_the_rounded_draft(tmp_path: Path) -> 
     def rounded() -> float:
         copy = draft.Draft(student.shape, tokens, model.model.config)
         copy.load(export.rounded(student, "q4_0"))
-        return training.accepted(copy, lessons, "cpu")
+        return float(training.accepted(copy, lessons, "cpu"))
 
     before = rounded()
     schedule = training.Schedule(epochs=1, tokens_per_batch=128)

@@ -46,6 +46,14 @@ def test_a_model_begins_in_the_users_turn_of_its_template() -> None:
     assert writer.prompts[:2] == ["<u>", "<u>some words<e><a>"]
 
 
+def test_given_questions_begin_two_thirds_of_the_conversations() -> None:
+    rng = random.Random(4)
+    made = [conversations.write_one(Echo(), Letters(), rng, ["Why?"]) for _ in range(300)]
+    firsts = [c.messages[0]["content"] for c in made if c is not None]
+    assert set(firsts) == {"Why?", "some words"}
+    assert 170 < firsts.count("Why?") < 230
+
+
 def test_writing_goes_on_where_it_stopped(tmp_path: Path) -> None:
     path = tmp_path / "conversations.jsonl"
     conversations.write_many(Echo(), Letters(), path, tokens=30, seed=1, parallel=1)

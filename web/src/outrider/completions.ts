@@ -1,5 +1,7 @@
 // Outrider in the shape of OpenAI's client, for programs that are written for that.
 
+import { abortion } from './aborting.js';
+import type { RequestOptions } from './aborting.js';
 import type {
   ChatCompletion,
   ChatCompletionChunk,
@@ -30,12 +32,6 @@ interface Writer {
   generate(prompt: Prompt, options?: GenerateOptions): Generation;
   readonly ranges: Readonly<Record<NumberOption, Range>>;
   readonly ready: Promise<'draft' | 'server'>;
-}
-
-/** Options of a call beside the parameters, as in OpenAI's client. */
-export interface RequestOptions {
-  /** Stops the generation. The text so far is the answer, and a stream ends. */
-  signal?: AbortSignal | null | undefined;
 }
 
 /** The chunks of an answer, as they come. Leaving the loop early stops the generation; so does `controller.abort()`. */
@@ -456,20 +452,6 @@ function includesUsage({ stream_options: options }: CompletionOptions): boolean 
   // Padding of chunks hides their lengths; here they do not travel.
   const accepted = { include_obfuscation: [false, true] };
   return read(options ?? {}, ['include_usage'], accepted, 'stream_options').include_usage ?? false;
-}
-
-/** A controller that follows a caller's signal until `forget` is called. */
-function abortion({ signal }: RequestOptions): {
-  controller: AbortController;
-  signal: AbortSignal;
-  forget: () => void;
-} {
-  const controller = new AbortController();
-  if (!signal) return { controller, signal: controller.signal, forget: () => {} };
-  const abort = (): void => controller.abort();
-  if (signal.aborted) abort();
-  signal.addEventListener('abort', abort, { once: true });
-  return { controller, signal: controller.signal, forget: () => signal.removeEventListener('abort', abort) };
 }
 
 function usageOf(summary: Summary, reasoning_tokens = 0): CompletionUsage {

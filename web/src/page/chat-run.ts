@@ -157,7 +157,7 @@ export class ChatRun {
     this.#view.showTwin('');
     this.#view.twinSentence = 'Begins when the answer is complete.';
     let text = '';
-    const [isAhead, isAlone] = [this.#isAhead(), outrider.mode === 'server'];
+    const [isAhead, isAlone, { changes }] = [this.#isAhead(), outrider.mode === 'server', this.#runner];
     const task = { prompt, mode: 'speculative', values: asked, choices, policies, compares: false } as const;
     const show = (twinEnded: boolean): void => this.#view.showGain(gainOf(times, twinTimes, twinEnded));
     const summary = await this.#runner.run(
@@ -207,7 +207,10 @@ export class ChatRun {
     });
     this.#view.showTwin(alone);
     report('');
-    this.#compare(summary, twin, times, twinTimes, isAhead);
+    if (this.#runner.changes === changes) return this.#compare(summary, twin, times, twinTimes, isAhead);
+    const isSame = twin?.text === summary.text;
+    const same = isSame ? 'The same text, word for word. ' : '';
+    this.#view.twinSentence = `${same}The link changed meanwhile, so the times cannot be compared.`;
   }
 
   #compare(answer: Summary, twin: Summary | null, times: TextTimes, twinTimes: TextTimes, isAhead: boolean): void {

@@ -82,6 +82,11 @@ export class Runner {
     return this.#link().isCut;
   }
 
+  /** The number of changes of the link so far. */
+  get changes(): number {
+    return this.#changes;
+  }
+
   /** True once there is a text with its guarantee. */
   get hasText(): boolean {
     return this.#hasText;

@@ -107,7 +107,12 @@ class Draft(nn.Module):
             for block, index in zip(self.body.layers, chosen, strict=True):
                 block.load_state_dict({name: w.float() for name, w in source.layers[int(index)].state_dict().items()})
 
-    def go_on_from(self, known: Vocabulary, weights: dict[str, np.ndarray[Any, Any]], model: Any) -> None:  # noqa: ANN401
+    def go_on_from(
+        self,
+        known: Vocabulary,
+        weights: dict[str, np.ndarray[Any, Any]],
+        model: Any,  # noqa: ANN401
+    ) -> None:
         """Take the weights of an earlier draft of the same shape; tokens that it did not know get the target's rows."""
         table = torch.from_numpy(weights["model.embed_tokens.weight"])
         mine = torch.from_numpy(known.rows[self.vocabulary.tokens])

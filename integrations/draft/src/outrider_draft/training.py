@@ -165,8 +165,10 @@ def train(  # noqa: PLR0913
 
 
 def settle(draft: Draft, lessons: list[Lesson], *, steps: int, schedule: Schedule, device: str) -> None:
-    """Train the draft as its Q4_0 file will have it: each pass computes with rounded matrices, and each step changes the
-    unrounded ones. Afterwards only their rounded form is of use.
+    """Train the draft as its Q4_0 file will have it.
+
+    Each pass computes with rounded matrices, and each step changes the unrounded ones. Afterwards only their
+    rounded form is of use.
     """
     matrices = [p for p in draft.parameters() if p.ndim == 2]
     optimizer = torch.optim.AdamW(draft.parameters(), lr=0.0, betas=(0.9, 0.95), weight_decay=0.0)
