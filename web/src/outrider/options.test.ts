@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { reasonAgainst, resolveRequest } from './options.js';
+import { changedLink, openLink, reasonAgainst, resolveRequest } from './options.js';
 import type { GenerateOptions } from './options.js';
 import {
   choiceDefaults,
@@ -181,4 +181,14 @@ test('everything named is described, and uses options that exist', () => {
   for (const { options } of Object.values(schemes)) {
     for (const option of options) expect(request).toHaveProperty(option);
   }
+});
+
+test('a link changes by the fields that are given, and nonsense is refused', () => {
+  for (const isCut of [null, 1, 'yes'])
+    expect(() => changedLink(openLink, { isCut } as never)).toThrow('isCut must be');
+  expect(() => changedLink(openLink, { roundtripMs: 5 } as never)).toThrow('did you mean roundTripMs?');
+  const cut = changedLink(openLink, { isCut: true, roundTripMs: undefined } as never);
+  expect(cut).toEqual({ ...openLink, isCut: true });
+  // The link without limits is not cut either.
+  expect(changedLink(cut, openLink)).toEqual(openLink);
 });

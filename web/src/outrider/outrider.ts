@@ -15,8 +15,9 @@ import { watchNetwork } from './network.js';
 import { changedLink, openLink, rangesFor, resolveRequest } from './options.js';
 import type { ConversationOptions, GenerateOptions } from './options.js';
 import { idsQuestion, Questions } from './questions.js';
-import { addRound, goesOn, isOpen, isServersText, join, RunningGenerations, stopWith, totals } from './running.js';
-import type { Heads } from './policies.js';
+import { callSafely, cutError, goesOn, isOpen, isServersText, join, RunningGenerations } from './running.js';
+import { stopWith, writeAlone } from './running.js';
+import { Joining, tellFallback } from './joining.js';
 import type { Running } from './running.js';
 import { askerOf, ServerAlone } from './server-alone.js';
 import { deleteFile, forgetFiles, listFiles } from './store.js';
@@ -31,12 +32,6 @@ const asyncDispose: typeof Symbol.asyncDispose = Symbol.asyncDispose ?? Symbol.f
 
 /** Most time that a stopped generation may take to end before its worker is terminated. */
 const STOP_GRACE_MS = 10_000;
-
-/** Errors of a draft model that could not join which may be gone at the next text. */
-const passing: readonly string[] = [
-  ...['server-full', 'connection-failed', 'connection-lost', 'download-failed'],
-  ...['shutting-down', 'idle'],
-];
 
 /** The writers of a text: a draft model and the server, or the server alone. */
 export type WritingMode = 'draft' | 'server';
@@ -76,12 +71,8 @@ export class Outrider {
   #reasons = false;
   /** The server alone, instead of a worker or until one has loaded. */
   #alone: ServerAlone | null = null;
-  /** Settles once the draft model has joined, or cannot; null if nothing waits for it. */
-  #joining: Promise<void> | null = null;
-  /** Tries once more to let the draft model join, if an error kept it away that may be gone. */
-  #joinAgain: (() => void) | null = null;
-  /** Heads that options may name until the draft model has joined, which knows its own. */
-  #heads: Heads | null = null;
+  /** The draft model on its way; null where nothing waited for it. */
+  #joining: Joining | null = null;
   /** Why the draft model cannot join, where the server is not to write alone. */
   #refusal: unknown = null;
   readonly #running = new RunningGenerations();
@@ -143,7 +134,7 @@ export class Outrider {
       if (!waits && (await outrider.#writeAtOnce(options))) return outrider;
       await outrider.#startWorker();
       outrider.#watch();
-      outrider.#call(() => outrider.#onEngine(outrider.#engine));
+      callSafely(() => outrider.#onEngine(outrider.#engine));
       return outrider;
     } catch (error) {
       options.signal?.throwIfAborted();
@@ -171,7 +162,7 @@ export class Outrider {
 
   /** Resolves to {@link Outrider.mode} once the draft model has joined, or cannot. */
   get ready(): Promise<WritingMode> {
-    return (this.#joining ?? Promise.resolve()).then(() => this.mode);
+    return (this.#joining?.settled ?? Promise.resolve()).then(() => this.mode);
   }
 
   /** The writers of texts: a draft model and the server, or the server alone until one has joined or where none can. */
@@ -218,7 +209,7 @@ export class Outrider {
    */
   generate(prompt: Prompt, options: GenerateOptions = {}): Generation {
     this.#admit();
-    const request = resolveRequest(prompt, options, this.ranges, this.#heads ?? this.#model.heads);
+    const request = resolveRequest(prompt, options, this.ranges, this.#joining?.heads ?? this.#model.heads);
     return this.#begin(request, [], options.signal);
   }
 
@@ -292,23 +283,18 @@ export class Outrider {
    * the worker was terminated because it was busy; waiting for it is optional.
    */
   close(): Promise<void> {
-    this.#closed ??= this.#sayGoodbye();
+    if (this.#closed) return this.#closed;
+    this.#unwatch();
+    this.#closed = this.#worker ? ended(this.#worker) : Promise.resolve();
+    this.#post({ type: 'close' });
+    // The worker ends itself once it has closed the session; if it is busy, this does not wait for it.
+    this.#worker = null;
+    this.#discardWorker(new OutriderError('closed', 'this instance was closed'), true);
     return this.#closed;
   }
 
   /** {@link Outrider.close}, for `await using`. */
   [asyncDispose] = (): Promise<void> => this.close();
-
-  #sayGoodbye(): Promise<void> {
-    this.#unwatch();
-    const worker = this.#worker;
-    const gone = worker ? ended(worker) : Promise.resolve();
-    this.#post({ type: 'close' });
-    // The worker ends itself once it has closed the session; if it is busy, this does not wait for it.
-    this.#worker = null;
-    this.#discardWorker(new OutriderError('closed', 'this instance was closed'), true);
-    return gone;
-  }
 
   async #run(
     running: Running,
@@ -316,31 +302,22 @@ export class Outrider {
     request: GenerateRequest,
     committed: number[],
   ): Promise<void> {
-    const { id, generation, abort } = running;
+    const { id, generation } = running;
     try {
       if (earlier.length > 0) await Promise.allSettled(earlier);
       // It may have been stopped, or all may have been closed meanwhile.
       if (generation.ended) return;
-      this.#joinAgain?.();
-      if (this.#joining && !(isServersText(request, this.#session) && isOpen(this.#link))) await this.#joining;
-      // Or while it waited.
+      this.#joining?.tryAgain();
+      const mayBegin = isServersText(request, this.#session) && isOpen(this.#link);
+      if (this.#joining && !mayBegin) await this.#joining.settled;
       if (generation.ended) return;
       if (this.#refusal) throw this.#refusal;
       if (this.#alone) {
         if (this.#link.isCut) throw cutError();
-        const [alone, started] = [this.#alone, performance.now()];
-        let lost: OutriderError | null = null;
-        const onLost = (error: OutriderError): void => {
-          lost = error;
-          abort.abort();
-        };
-        running.sent = running.isAlone = true;
-        const summary = await alone.generate(request, (round) => generation.add(round), abort.signal, onLost);
-        running.sent = running.isAlone = false;
-        running.before = { summary, started };
+        const { summary, lost } = await writeAlone(running, this.#alone, request);
         if (lost) {
           // The draft model goes on with the text, if it comes.
-          await this.#joining;
+          await this.#joining?.settled;
           if (generation.ended) return;
           if (this.#alone) throw lost;
           running.joins = true;
@@ -398,39 +375,26 @@ export class Outrider {
   }
 
   #join(options: LoadOptions): void {
-    this.#refusal = this.#joinAgain = null;
-    this.#heads = { gate: true, stop: true };
-    this.#joining = this.#startWorker().then(
-      () => {
-        this.#heads = null;
-        this.#watch();
-        this.#alone = null;
-        for (const running of this.#running) join(running);
-        this.#call(() => this.#onEngine(this.#engine));
-      },
-      (error: unknown) => {
-        this.#heads = null;
-        if (this.#closed) return;
-        if (passing.includes((error as OutriderError).code)) this.#joinAgain = () => this.#join(options);
-        if (options.fallback === 'none') this.#refusal = error;
-        else this.#tellFallback(error, options);
-      },
-    );
+    const load = (): Promise<void> => {
+      this.#refusal = null;
+      return this.#startWorker();
+    };
+    const onJoined = (): void => {
+      this.#watch();
+      this.#alone = null;
+      for (const running of this.#running) join(running);
+      callSafely(() => this.#onEngine(this.#engine));
+    };
+    this.#joining = new Joining(load, onJoined, (error) => {
+      if (this.#closed) return;
+      if (options.fallback === 'none') this.#refusal = error;
+      else tellFallback(error, options);
+    });
   }
 
-  /** Follows changes of the network. */
   #watch(): void {
     this.#unwatch();
     this.#unwatch = watchNetwork(() => this.#post({ type: 'network' }));
-  }
-
-  /** Calls a function of the page's; what it throws is the page's as well. */
-  #call(callback: () => void): void {
-    try {
-      callback();
-    } catch (error) {
-      reportError(error);
-    }
   }
 
   #startAlone(alone: ServerAlone): void {
@@ -440,15 +404,10 @@ export class Outrider {
     this.#session = alone.session;
   }
 
-  #tellFallback(error: unknown, { onFallback }: LoadOptions): void {
-    const tell = onFallback ?? ((reason) => console.warn(`The server writes alone: ${reason.message}`));
-    this.#call(() => tell(error as OutriderError));
-  }
-
   /** Falls back to the server alone if `error` calls for it. @throws `error` otherwise */
   async #fallBack(error: unknown, options: LoadOptions): Promise<void> {
     this.#startAlone(await ServerAlone.insteadOf(error, options));
-    this.#tellFallback(error, options);
+    tellFallback(error, options);
   }
 
   #startWorker(): Promise<void> {
@@ -486,7 +445,7 @@ export class Outrider {
         return;
       case 'engine':
         this.#engine = message.engine;
-        this.#call(() => this.#onEngine(message.engine));
+        callSafely(() => this.#onEngine(message.engine));
         return;
       case 'reconnected':
         this.#session = message.session;
@@ -495,27 +454,17 @@ export class Outrider {
       case 'cache-full':
         return this.#onCacheFull(revive(message.error));
       case 'round':
-        return addRound(this.#running.find(message.id), message.round);
       case 'guess':
-        this.#running.find(message.id)?.generation.guess(message.guess);
-        return;
+      case 'done':
+      case 'failed':
+        return this.#running.receive(message);
       case 'line':
         return this.#follow(message.id, message.event);
-      case 'done':
-        return this.#running.end(message.id, (generation, running) =>
-          generation.finish(totals(running, message.summary)),
-        );
-      case 'failed':
-        this.#running.end(message.id, (generation) => generation.fail(revive(message.error)));
-        return;
       case 'answer':
-        return this.#questions.settle(message.id, message.answer);
       case 'no-answer':
-        return this.#questions.settle(message.id, revive(message.error));
+        return this.#questions.receive(message);
       case 'token-wanted':
         return void tokenMessage(message.id, this.#token).then((answer) => this.#post(answer));
-      case 'closed':
-        return;
       case 'load-failed':
       case 'crashed':
         this.#discardWorker(revive(message.error));
@@ -548,8 +497,4 @@ export class Outrider {
   #post(message: ToWorker): void {
     this.#worker?.postMessage(message);
   }
-}
-
-function cutError(): OutriderError {
-  return new OutriderError('connection-lost', 'the emulated link is cut');
 }

@@ -1,6 +1,6 @@
-import type { OutriderError } from './errors.js';
+import { revive } from './errors.js';
 import type { Prompt } from './edge.js';
-import type { Answer, Question, ToWorker } from './messages.js';
+import type { Answer, FromWorker, Question, ToWorker } from './messages.js';
 import type { ConversationOptions } from './options.js';
 import { checkedPrompt, checkedTools, checkedVariables, refuseUnknown } from './validation.js';
 
@@ -17,11 +17,11 @@ export class Questions {
     });
   }
 
-  settle(id: number, answer: Answer | OutriderError): void {
-    const waiting = this.#waiting.get(id);
-    this.#waiting.delete(id);
-    if (answer instanceof Error) waiting?.reject(answer);
-    else waiting?.resolve(answer);
+  receive(message: Extract<FromWorker, { type: 'answer' | 'no-answer' }>): void {
+    const waiting = this.#waiting.get(message.id);
+    this.#waiting.delete(message.id);
+    if (message.type === 'no-answer') waiting?.reject(revive(message.error));
+    else waiting?.resolve(message.answer);
   }
 
   /** Rejects all open questions. */

@@ -1,7 +1,10 @@
 import type { GenerateRequest, Link, Round, SessionInfo, Statistics, Summary } from './edge.js';
+import { OutriderError, revive } from './errors.js';
+import type { FromWorker } from './messages.js';
 import { Generation } from './generation.js';
 import { willBeAhead } from './policies.js';
 import { joined } from './server-alone.js';
+import type { ServerAlone } from './server-alone.js';
 
 /** A generation that has not ended. */
 export interface Running {
@@ -54,6 +57,15 @@ export class RunningGenerations implements Iterable<Running> {
     settle(running.generation, running);
   }
 
+  /** Takes a message of the worker. */
+  receive(message: Extract<FromWorker, { type: 'round' | 'guess' | 'done' | 'failed' }>): void {
+    const { id } = message;
+    if (message.type === 'round') addRound(this.find(id), message.round);
+    else if (message.type === 'guess') this.find(id)?.generation.guess(message.guess);
+    else if (message.type === 'failed') this.end(id, (generation) => generation.fail(revive(message.error)));
+    else this.end(id, (generation, running) => generation.finish(totals(running, message.summary)));
+  }
+
   /** Iterates over those of now, also while they end. */
   [Symbol.iterator](): Iterator<Running> {
     return [...this.#all].values();
@@ -82,12 +94,12 @@ export function goesOn({ joins, stopped, generation }: Running, { finish, tokenI
 }
 
 /** Adds a round of the worker's. Its statistics then count from the text's beginning. */
-export function addRound(running: Running | undefined, round: Round): void {
+function addRound(running: Running | undefined, round: Round): void {
   running?.generation.add({ ...round, statistics: totals(running, round.statistics) });
 }
 
 /** The worker's statistics together with those of the server alone before it. */
-export function totals<S extends Statistics>({ before }: Running, statistics: S): S {
+function totals<S extends Statistics>({ before }: Running, statistics: S): S {
   return before ? joined(before.summary, before.started, statistics) : statistics;
 }
 
@@ -109,4 +121,38 @@ export function isServersText(request: GenerateRequest, session: Pick<SessionInf
 export function isOpen(link: Link): boolean {
   const { uplinkBitsPerSecond, downlinkBitsPerSecond, roundTripMs, isCut } = link;
   return uplinkBitsPerSecond === null && downlinkBitsPerSecond === null && roundTripMs === 0 && !isCut;
+}
+
+/** The error of texts whose link the page itself cuts. */
+export function cutError(): OutriderError {
+  return new OutriderError('connection-lost', 'the emulated link is cut');
+}
+
+/** Lets the server write alone, until the draft model joins or the connection is `lost`. @throws {@link OutriderError} */
+export async function writeAlone(
+  running: Running,
+  alone: ServerAlone,
+  request: GenerateRequest,
+): Promise<{ summary: Summary; lost: OutriderError | null }> {
+  const { generation, abort } = running;
+  const started = performance.now();
+  let lost: OutriderError | null = null;
+  const onLost = (error: OutriderError): void => {
+    lost = error;
+    abort.abort();
+  };
+  running.sent = running.isAlone = true;
+  const summary = await alone.generate(request, (round) => generation.add(round), abort.signal, onLost);
+  running.sent = running.isAlone = false;
+  running.before = { summary, started };
+  return { summary, lost };
+}
+
+/** Calls a function of the page's; what it throws is the page's as well. */
+export function callSafely(callback: () => void): void {
+  try {
+    callback();
+  } catch (error) {
+    reportError(error);
+  }
 }
