@@ -3,6 +3,7 @@
  * @module chat-element
  */
 
+import { abortion } from './aborting.js';
 import { Outrider } from './index.js';
 import type { GenerateOptions, LoadOptions, Message } from './index.js';
 
@@ -103,8 +104,7 @@ export class OutriderChat extends Base {
   /** Sends a message and resolves when the answer is complete. Does nothing while another answer is being written. */
   async send(text: string): Promise<void> {
     if (this.isWriting || text.trim() === '') return;
-    const writing = new AbortController();
-    const { signal } = writing;
+    const { controller: writing, signal, forget } = abortion(this.generateOptions ?? {});
     this.#setWriting(writing);
     this.#error.textContent = '';
     const message: Message = { role: 'user', content: text };
@@ -118,8 +118,6 @@ export class OutriderChat extends Base {
       const maxNewTokens = outrider.ranges.maxNewTokens.max;
       signal.throwIfAborted();
       const generation = outrider.generate(prompt, { maxNewTokens, ...this.generateOptions, signal });
-      const stop = (): void => writing.abort();
-      this.generateOptions?.signal?.addEventListener('abort', stop, { signal });
       for await (const token of generation) {
         answered.append(token.text);
         this.#log.scrollTop = this.#log.scrollHeight;
@@ -132,12 +130,13 @@ export class OutriderChat extends Base {
     } catch (error) {
       asked.remove();
       answered.remove();
-      if (signal.aborted) return;
       // The text is not lost.
       this.#input.value ||= text;
+      if (signal.aborted) return;
       this.#error.textContent = (error as Error).message;
       this.dispatchEvent(new CustomEvent('error', { detail: error }));
     } finally {
+      forget();
       if (this.#writing === writing) this.#setWriting(null);
     }
   }

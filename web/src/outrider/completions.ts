@@ -2,6 +2,7 @@
 
 import { abortion } from './aborting.js';
 import type { RequestOptions } from './aborting.js';
+import { HOTTEST, MOST_STOPS } from './api-limits.js';
 import type {
   ChatCompletion,
   ChatCompletionChunk,
@@ -43,10 +44,6 @@ const model = 'outrider';
 /** Most tokens of a text if `max_tokens` is not given, as with OpenAI. */
 const COMPLETION_TOKENS = 16;
 const MOST_TOP_LOGPROBS = 20;
-/** Most strings that stop a text, as by the server's API. */
-const MOST_STOPS = 4;
-/** The highest temperature, as by the server's API. */
-const HOTTEST = 2;
 
 /** Parameters of OpenAI's API that do not change the text; any value is accepted. */
 const withoutEffect = [

@@ -116,10 +116,10 @@ export function fetchFrom(api: Api, ask: AskServer): typeof fetch {
     });
     const forget = (): void => signal.removeEventListener('abort', abort);
     // A stream is aborted as long as it runs.
-    void answered.then(
-      (response) => response.headers.get('Content-Type')?.includes('event-stream') || forget(),
-      forget,
-    );
+    const isStream = ({ headers }: Response): boolean => headers.get('Content-Type')?.includes('event-stream') ?? false;
+    void answered.then((response) => {
+      if (!isStream(response)) forget();
+    });
     return Promise.race([answered, aborted]);
   };
 }

@@ -348,3 +348,24 @@ test('an error in a callback is the page’s, and spoils nothing', async () => {
   await loading;
   expect(reported).toHaveBeenCalledTimes(2);
 });
+
+test('a stream that falls silent is a lost connection', async () => {
+  const outrider = await load(silent);
+  const generation = outrider.generate('p', { seed: 7 });
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  try {
+    await vi.advanceTimersByTimeAsync(0);
+    write(chunk('a', 1));
+    // Silence of five seconds is none: something comes every two.
+    await vi.advanceTimersByTimeAsync(5_000);
+    write(chunk('b', 2));
+    await vi.advanceTimersByTimeAsync(5_000);
+    expect([generation.statistics?.tokens, isCancelled]).toEqual([2, false]);
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(isCancelled).toBe(true);
+  } finally {
+    vi.useRealTimers();
+  }
+  failed('corrupt-model');
+  await expect(generation.summary).rejects.toMatchObject({ code: 'connection-lost' });
+});

@@ -1,3 +1,4 @@
+import { HOTTEST, LONGEST_STOP, MOST_STOPS } from './api-limits.js';
 import type { GenerateRequest, Link, Round, SessionInfo, Statistics, Summary } from './edge.js';
 import { OutriderError, revive } from './errors.js';
 import type { FromWorker } from './messages.js';
@@ -102,11 +103,6 @@ function addRound(running: Running | undefined, round: Round): void {
 function totals<S extends Statistics>({ before }: Running, statistics: S): S {
   return before ? joined(before.summary, before.started, statistics) : statistics;
 }
-
-/** Limits of the server's API that sessions do not have: the highest temperature, stop strings and their bytes. */
-const HOTTEST = 2;
-const MOST_STOPS = 4;
-const LONGEST_STOP = 256;
 
 /** True for a text that the server writes alone as well as with drafts, token for token. */
 export function isServersText(request: GenerateRequest, session: Pick<SessionInfo, 'maxGuesses'>): boolean {

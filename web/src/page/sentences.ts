@@ -84,7 +84,7 @@ export const reconnectingSentence = 'Offline: grey text is unverified. Connectin
 
 /** The link beside the chat in words: what it is, and what to look for. */
 export function linkSentence({ roundTripMs, isCut }: Link): string {
-  if (isCut) return 'The page goes on by itself, in grey. Connect again, and the server keeps what it agrees with.';
+  if (isCut) return 'The draft model goes on, in grey. Connect again, and the server keeps what it agrees with.';
   if (roundTripMs === 0) return 'Nothing is slowed down. Grey words are guesses that the server has not confirmed yet.';
   return `Emulated: a round trip takes ${formatMilliseconds(roundTripMs)}. Grey words are on the screen before the server’s.`;
 }

@@ -140,11 +140,7 @@ def train(  # noqa: PLR0913
             share = step / steps
             for group in optimizer.param_groups:
                 group["lr"] = schedule.learning_rate * _rate(share, schedule.warmup)
-            with _mixed(device):
-                logits = draft(batch.ids.to(device), batch.places.to(device))
-            divergence, refused = losses(logits, draft.rows[batch.top.to(device)], batch.chances.to(device))
-            weight = schedule.acceptance * share
-            loss = (1.0 - weight) * divergence + weight * refused
+            loss = _loss(draft, batch, schedule.acceptance * share, device)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(draft.parameters(), 1.0)
@@ -164,6 +160,14 @@ def train(  # noqa: PLR0913
     return curve
 
 
+def _loss(draft: Draft, batch: Batch, weight: float, device: str) -> Tensor:
+    """The acceptance loss by its weight, and the KL divergence by the rest."""
+    with _mixed(device):
+        logits = draft(batch.ids.to(device), batch.places.to(device))
+    divergence, refused = losses(logits, draft.rows[batch.top.to(device)], batch.chances.to(device))
+    return (1.0 - weight) * divergence + weight * refused
+
+
 def settle(draft: Draft, lessons: list[Lesson], *, steps: int, schedule: Schedule, device: str) -> None:
     """Train the draft as its Q4_0 file will have it.
 
@@ -181,11 +185,9 @@ def settle(draft: Draft, lessons: list[Lesson], *, steps: int, schedule: Schedul
             kept = [matrix.data.clone() for matrix in matrices]
             for matrix in matrices:
                 matrix.data.copy_(as_q4_0(matrix.data))
-            with _mixed(device):
-                logits = draft(batch.ids.to(device), batch.places.to(device))
-            divergence, refused = losses(logits, draft.rows[batch.top.to(device)], batch.chances.to(device))
+            loss = _loss(draft, batch, schedule.acceptance, device)
             optimizer.zero_grad(set_to_none=True)
-            ((1.0 - schedule.acceptance) * divergence + schedule.acceptance * refused).backward()
+            loss.backward()
             for matrix, weights in zip(matrices, kept, strict=True):
                 matrix.data.copy_(weights)
             torch.nn.utils.clip_grad_norm_(draft.parameters(), 1.0)

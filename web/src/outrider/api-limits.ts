@@ -1,0 +1,8 @@
+// Limits of the server's API that its sessions do not have.
+
+/** Highest temperature. */
+export const HOTTEST = 2;
+/** Most strings that stop a text. */
+export const MOST_STOPS = 4;
+/** Most bytes of such a string. */
+export const LONGEST_STOP = 256;
