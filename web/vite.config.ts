@@ -72,6 +72,10 @@ function plainAddresses(): Plugin {
     enforce: 'post',
     generateBundle(_, bundle) {
       for (const file of Object.values(bundle)) {
+        if (file.type === 'chunk' && !file.isEntry) {
+          // The addresses are relative to the file that has them.
+          this.error(`${file.fileName} is shared by entries: a value that two of them use is exported by index.ts`);
+        }
         if (file.type === 'chunk') file.code = file.code.replace(wrapped, 'new URL("./$1", import.meta.url)');
       }
     },

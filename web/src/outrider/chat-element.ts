@@ -3,7 +3,6 @@
  * @module chat-element
  */
 
-import { abortion } from './aborting.js';
 import { Outrider } from './index.js';
 import type { GenerateOptions, LoadOptions, Message } from './index.js';
 
@@ -104,7 +103,12 @@ export class OutriderChat extends Base {
   /** Sends a message and resolves when the answer is complete. Does nothing while another answer is being written. */
   async send(text: string): Promise<void> {
     if (this.isWriting || text.trim() === '') return;
-    const { controller: writing, signal, forget } = abortion(this.generateOptions ?? {});
+    const writing = new AbortController();
+    const { signal } = writing;
+    const stop = (): void => writing.abort();
+    const given = this.generateOptions?.signal;
+    if (given?.aborted) stop();
+    given?.addEventListener('abort', stop);
     this.#setWriting(writing);
     this.#error.textContent = '';
     const message: Message = { role: 'user', content: text };
@@ -136,7 +140,7 @@ export class OutriderChat extends Base {
       this.#error.textContent = (error as Error).message;
       this.dispatchEvent(new CustomEvent('error', { detail: error }));
     } finally {
-      forget();
+      given?.removeEventListener('abort', stop);
       if (this.#writing === writing) this.#setWriting(null);
     }
   }
