@@ -46,7 +46,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut target = Running::load(&pair.join("target/target-f16.gguf"))?;
 
     let (tokenizer_hash, vocab_size) = (tokenizer.fingerprint(), tokenizer.vocab_size() as u32);
-    let mut edge = EdgeSession::new(DraftInfo { vocab_size, tokenizer_hash, context_length: 512, heads: None });
+    let mut edge = EdgeSession::new(DraftInfo {
+        vocab_size,
+        tokenizer_hash,
+        context_length: 512,
+        heads: None,
+        guess_chance: None,
+    });
     let limits = TargetInfo { vocab_size, tokenizer_hash, limits: Limits::rounds(512, 16), eos_ids: vec![0] };
     let mut cloud = CloudSession::new(limits, Admission::default());
 

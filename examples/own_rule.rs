@@ -74,7 +74,8 @@ fn draw(weights: &[f64], randomness: &mut Randomness) -> u32 {
 /// The first token of a generation.
 fn first_token(seed: u64) -> Result<usize, Box<dyn Error>> {
     let (vocab_size, tokenizer_hash, context_length, now) = (4, [0; 32], 16, Duration::ZERO);
-    let mut edge = EdgeSession::new(DraftInfo { vocab_size, tokenizer_hash, context_length, heads: None });
+    let mut edge =
+        EdgeSession::new(DraftInfo { vocab_size, tokenizer_hash, context_length, heads: None, guess_chance: None });
     let target = TargetInfo { vocab_size, tokenizer_hash, limits: Limits::rounds(context_length, 1), eos_ids: vec![] };
     let mut cloud = CloudSession::new(target, Admission::default());
     let settings = Settings {

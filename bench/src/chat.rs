@@ -19,6 +19,38 @@ pub const QUESTIONS: [&str; 10] = [
     "Who was Marie Curie?",
 ];
 
+/// Subjects and forms of questions: an estimate of chances needs more contexts than [`QUESTIONS`] has.
+const SUBJECTS: [&str; 16] = [
+    "volcanoes",
+    "the violin",
+    "democracy",
+    "bread",
+    "penguins",
+    "the Moon",
+    "electric cars",
+    "chess",
+    "vaccines",
+    "Ancient Egypt",
+    "coffee",
+    "the stock market",
+    "gardening",
+    "dreams",
+    "bridges",
+    "the human heart",
+];
+const FORMS: [(&str, &str); 5] = [
+    ("What are the main facts about ", "?"),
+    ("Explain ", " to a child in a few sentences."),
+    ("Write a short paragraph about ", "."),
+    ("Give me two reasons to learn about ", "."),
+    ("How would a teacher begin a lesson about ", "?"),
+];
+
+/// Eighty questions, none of which begins like its neighbour.
+pub fn many_questions() -> Vec<String> {
+    SUBJECTS.iter().flat_map(|subject| FORMS.map(|(begin, end)| format!("{begin}{subject}{end}"))).collect()
+}
+
 /// The chat template of a target, and the token that its texts begin with.
 pub struct Template {
     template: ChatTemplate,

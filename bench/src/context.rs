@@ -10,7 +10,7 @@ use std::{fmt::Write, fs, path::Path, sync::Arc, time::Instant};
 use outrider_cloud::{
     edge::NativeEdge,
     pair::{Ends, PairPaths, draft_info, target_info},
-    target::engine::Engine,
+    target::engine::{Engine, GuessPolicy},
 };
 use outrider_codec::frame::{MAX_DRAFT_TOKENS, SamplingParameters};
 use outrider_models::{Model, Tokenizer};
@@ -86,13 +86,15 @@ enum Way {
     Page,
     /// The server, from what the text repeats, without a draft model.
     Server,
+    /// The same, and every guess is judged, whatever its row costs.
+    ServerAll,
     /// vLLM, from what the text repeats.
     Vllm,
 }
 
 impl Way {
     /// Ways of this program.
-    const OWN: [Self; 4] = [Self::Draft, Self::Text, Self::Page, Self::Server];
+    const OWN: [Self; 5] = [Self::Draft, Self::Text, Self::Page, Self::Server, Self::ServerAll];
 
     fn name(self) -> &'static str {
         match self {
@@ -100,6 +102,7 @@ impl Way {
             Self::Text => "and the text's own repetitions",
             Self::Page => "and the page's texts",
             Self::Server => "server, from the text's repetitions",
+            Self::ServerAll => "server, every guess judged",
             Self::Vllm => "vLLM's own n-grams",
         }
     }
@@ -130,6 +133,7 @@ struct Pair {
     template: Template,
     plain: Engine,
     helped: Engine,
+    judging_all: Engine,
     info: TargetInfo,
 }
 
@@ -148,7 +152,8 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     let template = Template::of(&paths, &target, &tokenizer)?;
     let info = target_info(&target, &tokenizer, MAX_DRAFT_TOKENS)?;
     let helped = Engine::start(paths.target_with(&tokenizer)?, 1)?.with_lookups();
-    let pair = Pair { draft, tokenizer, template, plain: Engine::start(target, 1)?, helped, info };
+    let judging_all = Engine::start(paths.target_with(&tokenizer)?, 1)?.with_lookups().judging(GuessPolicy::All);
+    let pair = Pair { draft, tokenizer, template, plain: Engine::start(target, 1)?, helped, judging_all, info };
     let mut rows = Vec::new();
     let works = runtime.block_on(works(&pair))?;
     for work in &works {
@@ -254,14 +259,18 @@ impl Pair {
         trip: u64,
         (temperature, seed): (f32, u64),
     ) -> Result<(Vec<u32>, f64, f64), Failure> {
-        let engine = if way == Way::Server { &self.helped } else { &self.plain };
+        let engine = match way {
+            Way::Server => &self.helped,
+            Way::ServerAll => &self.judging_all,
+            Way::Draft | Way::Text | Way::Page | Way::Vllm => &self.plain,
+        };
         let transport = over_link(engine, &self.info, trip).await;
         let mut edge = NativeEdge::greet(&self.draft, draft_info(&self.draft, &self.tokenizer)?, transport).await?;
         let mut passages = Passages::default();
         known.iter().enumerate().for_each(|(name, tokens)| passages.add(&name.to_string(), tokens.clone()));
         edge.set_passages(Arc::new(passages));
         let mode = match way {
-            Way::Server | Way::Vllm => Mode::CloudOnly,
+            Way::Server | Way::ServerAll | Way::Vllm => Mode::CloudOnly,
             Way::Draft => Mode::Ahead(Ahead { drafts_only: true, ..Ahead::default() }),
             Way::Text | Way::Page => Mode::Ahead(Ahead::default()),
         };

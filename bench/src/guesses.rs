@@ -25,15 +25,15 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::{
-    chat::{QUESTIONS, Template},
+    chat::{Template, many_questions},
     passes::Failure,
     report,
 };
 
 const ROUND_TRIPS_MS: [u64; 5] = [2, 50, 100, 200, 400];
 const PROMPTS: usize = 24;
-/// Texts of each prompt in a row; rows have seeds of their own, so that they are as many samples of the calibration.
-const SEEDS: usize = 4;
+/// Texts in a row; rows have seeds of their own, so that they are as many samples of the calibration.
+const TEXTS: usize = 96;
 const TOKENS: u32 = 96;
 /// Least chances of visible guesses; the first is the package's default of `guessesFrom`.
 const GUESSES_FROM: [f64; 2] = [0.5, 0.8];
@@ -53,13 +53,13 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
             outrider_cloud::both_ends::open(&paths)?.prompts(PROMPTS)?
         } else {
             let template = Template::of(&paths, &target, &tokenizer)?;
-            QUESTIONS.iter().map(|question| template.ask(&tokenizer, question)).collect::<Result<_, _>>()?
+            many_questions().iter().map(|question| template.ask(&tokenizer, question)).collect::<Result<_, _>>()?
         };
         let info = target_info(&target, &tokenizer, MAX_DRAFT_TOKENS)?;
         let engine = Engine::start(target, 1)?;
         let mut totals = Vec::new();
         let rows = ROUND_TRIPS_MS.into_iter().flat_map(|trip| GUESSES_FROM.map(|from| (trip, from)));
-        for ((trip, from), first_seed) in rows.zip((1..).step_by(prompts.len() * SEEDS)) {
+        for ((trip, from), first_seed) in rows.zip((1..).step_by(TEXTS)) {
             let session = async {
                 let transport = over_link(&engine, &info, trip).await;
                 texts(&draft, &tokenizer, transport, (&prompts, first_seed, from)).await
@@ -124,7 +124,7 @@ async fn texts(
 ) -> Result<Total, Failure> {
     let mut edge = NativeEdge::greet(draft, draft_info(draft, tokenizer)?, transport).await?;
     let mut total = Total::default();
-    for (seed, prompt) in (first_seed..).zip(prompts.iter().cycle().take(prompts.len() * SEEDS)) {
+    for (seed, prompt) in (first_seed..).zip(prompts.iter().cycle().take(TEXTS)) {
         let mode = Mode::Ahead(Ahead::default());
         let settings = Settings { mode, sampling: DEFAULT_SAMPLING, seed, max_new_tokens: TOKENS };
         let mut view = View::new(from);

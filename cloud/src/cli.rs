@@ -58,6 +58,7 @@ const RESEARCH: &str = if cfg!(feature = "papers") {
 /// written itself. The text is distributed exactly as the large model's own.
 #[derive(Debug, Parser)]
 #[command(
+    name = "outrider",
     version = version::SHOWN.as_str(),
     after_help = format!("\
 Try it:

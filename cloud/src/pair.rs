@@ -11,8 +11,8 @@ use std::{
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use outrider_codec::frame::{Limits, MAX_DRAFT_TOKENS};
 use outrider_models::{
-    ActivationBits, HeadsError, HeadsFile, LinearHead, LoadError, Model, ModelConfig, StoredModel, Tokenizer,
-    checkpoint_in_one_file, gguf_part_names,
+    ActivationBits, GuessChance, HeadsError, HeadsFile, LinearHead, LoadError, Model, ModelConfig, StoredModel,
+    Tokenizer, checkpoint_in_one_file, gguf_part_names,
 };
 use outrider_speculation::{
     draft::{Head, HeadError, Heads},
@@ -307,9 +307,13 @@ pub fn info_of(config: &ModelConfig, tokenizer: &Tokenizer, max_draft_tokens: u8
 /// llama.cpp looks for the same texts.
 fn end_ids(config: &ModelConfig, tokenizer: &Tokenizer) -> Vec<u32> {
     const TURN_ENDS: [&str; 5] = ["<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "<|END_OF_TURN_TOKEN|>"];
+    // In channels a turn has several messages, each with an <|end|>.
+    const CHANNEL_ENDS: [&str; 2] = ["<|return|>", "<|call|>"];
     let mut ids = config.eos_token_ids.clone();
+    let has_channels = tokenizer.has_channels();
     let template = config.chat_template.as_deref().unwrap_or_default();
-    let ends = TURN_ENDS.iter().filter(|text| template.contains(**text) && tokenizer.is_special(text));
+    let ends: &[&str] = if has_channels { &CHANNEL_ENDS } else { &TURN_ENDS };
+    let ends = ends.iter().filter(|text| (has_channels || template.contains(**text)) && tokenizer.is_special(text));
     for id in ends.filter_map(|text| tokenizer.token_id(text)) {
         if !ids.contains(&id) {
             ids.push(id);
@@ -340,6 +344,7 @@ pub fn draft_info(draft: &Model, tokenizer: &Tokenizer) -> Result<DraftInfo, Pai
         tokenizer_hash: tokenizer.fingerprint(),
         context_length: config.context_length as u32,
         heads: None,
+        guess_chance: config.guess_chance.map(GuessChance::weights),
     })
 }
 

@@ -327,6 +327,24 @@ fn a_chat_model_is_checked_over_its_answers() {
     assert!(said.contains("over 64 tokens of the target's answers"), "{said}");
 }
 
+/// A conversation has the form of the target's template, which a draft's file lacks.
+#[test]
+fn a_conversation_is_in_the_targets_template() {
+    let text = "Tale of {{ messages[0].content }}, once upon a time";
+    let target = target_with("spoken-target.gguf", ("tokenizer.chat_template", 8, &gguf_text(text)));
+    let (target, template) = (target.to_str().unwrap(), scratch("spoken.jinja", text.as_bytes()));
+    let answer = |more: &[&str]| {
+        let chat = ["generate", "--chat", "--temperature", "0", "--max-tokens", "24", "a king"];
+        let said = stdout(&outrider(&[&chat[..], more].concat()));
+        said.split("\n[").next().unwrap().to_owned()
+    };
+    let expected = answer(&["--local", "--target", target, "--chat-template", template.to_str().unwrap()]);
+    assert_eq!(answer(&["--local", "--target", target]), expected);
+    let server = start(&["--target", target]);
+    assert_eq!(answer(&["--server", &server.url]), expected);
+    assert_ne!(answer(&["--local"]), expected, "the built-in pair has no template");
+}
+
 /// Each pair is served under its name. What is for one model is refused beside several.
 #[test]
 fn several_pairs_are_served_under_their_names() {

@@ -36,6 +36,13 @@ fn reproduce_gives_an_item_once() {
     let again = outrider(&measured);
     assert!(String::from_utf8_lossy(&again.stderr).contains("is there already"), "{again:?}");
     assert_eq!(stdout(&first).trim(), stdout(&again).trim());
+    // Other logits are another measurement.
+    let finer = outrider(&[&measured[..], &["--activation-bits", "16"]].concat());
+    assert!(finer.status.success() && !String::from_utf8_lossy(&finer.stderr).contains("is there already"));
+    assert!(stderr_of(&["reproduce", "sprinter", "table-3", "--out", out]).contains("nothing could be made"));
+    let kept = scratch("kept.csv", b"kept\n");
+    complaint(&[&measured[..], &["--csv", kept.to_str().unwrap(), "--data", "/nowhere.jsonl"]].concat());
+    assert_eq!(fs::read(&kept).unwrap(), b"kept\n");
     assert!(complaint(&["reproduce", "tk-slt", "table-7"]).contains("tk-slt has no table-7; it has figure-2, table-1"));
     assert!(complaint(&["reproduce", "nobody"]).contains("unknown paper nobody"));
     fs::remove_dir_all(&folder).unwrap();
@@ -128,6 +135,34 @@ fn sweep_compares_settings_on_questions_of_a_user() {
     let scheme = ["sweep", "--scheme", "ahead"];
     assert!(stderr_of(&scheme).contains("--scheme ahead adapts to real time"));
     fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_gate_is_trained_again_to_the_same_bytes() {
+    let file = scratch("gate.safetensors", b"");
+    let arguments =
+        ["train-gate", "--texts", "24", "--length", "24", "--lambda", "1.5", "--out", file.to_str().unwrap()];
+    let printed = stdout(&outrider(&arguments));
+    for figure in ["AU-ROC of the gate", "eta_TP, eta_FP at tau = 0.5", "(Theorem A.4)", "eta_TP 1 |", "written to"] {
+        assert!(printed.contains(figure), "{figure} in {printed}");
+    }
+    let bytes = fs::read(&file).unwrap();
+    let output = outrider(&[&arguments[..], &["--json"]].concat());
+    assert_eq!(fs::read(&file).unwrap(), bytes);
+    // Without a terminal, progress is shown in lines.
+    assert!(String::from_utf8_lossy(&output.stderr).lines().any(|line| line == "drafting and judging: 24 of 24"));
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!((&report["lambda"], &report["texts"], &report["seed"]), (&1.5.into(), &24.into(), &1.into()));
+    assert!(report["auRoc"].as_f64().unwrap() > 0.0 && report["curve"].as_array().unwrap().len() == 21, "{report}");
+    outrider(&[&arguments[..], &["--seed", "2"]].concat());
+    assert_ne!(fs::read(&file).unwrap(), bytes);
+
+    let lines = scratch("lines.txt", b"Once upon a time there was a king.\nHe had no sons.\n");
+    let prompts = [&arguments[..], &["--prompts", lines.to_str().unwrap()]].concat();
+    assert!(complaint(&prompts).contains("2 prompts"));
+    assert!(complaint(&["train-gate", "--out", "/nowhere/gate.safetensors"]).contains("no folder /nowhere"));
+    // The repository's file is the built-in pair's.
+    assert!(complaint(&["train-gate", "--draft", "mine.gguf"]).contains("--out is missing"));
 }
 
 /// Standard error of a command, which has to fail.

@@ -49,6 +49,12 @@ impl Default for Calibration {
 }
 
 impl Calibration {
+    /// A calibration that begins with weights measured for a draft: of the constant, √margin and √q.
+    #[must_use]
+    pub fn beginning_with(weights: [f64; 3]) -> Self {
+        Self { weights, ..Self::default() }
+    }
+
     /// Records a guess, with its clarity if that is known, and whether the target wrote the same token.
     pub fn observe(&mut self, clarity: Option<Clarity>, is_right: bool) {
         let (x, chance) = (inputs(clarity), self.chance(clarity));

@@ -58,7 +58,8 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
         eos_ids: choose::ids(input, 2, vocab_size)?,
     };
     let context_length = input.int_in_range(0..=48)?;
-    let draft_info = DraftInfo { vocab_size, tokenizer_hash: TOKENIZER_HASH, context_length, heads: None };
+    let draft_info =
+        DraftInfo { vocab_size, tokenizer_hash: TOKENIZER_HASH, context_length, heads: None, guess_chance: None };
     let mut pair = Pair {
         edge: EdgeSession::new(draft_info),
         cloud: CloudSession::new(info.clone(), Admission::default()),

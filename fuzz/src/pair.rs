@@ -183,6 +183,7 @@ impl Pair {
             tokenizer_hash: TOKENIZER_HASH,
             context_length: input.int_in_range(0..=48)?,
             heads: toy::heads(input)?.map(Arc::new),
+            guess_chance: None,
         };
         Ok(Self {
             edge: EdgeSession::new(draft_info),

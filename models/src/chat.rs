@@ -26,19 +26,18 @@ use std::{borrow::Cow, fmt::Write, sync::OnceLock};
 use minijinja::{Environment, Error, ErrorKind, Value, context};
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    error::EncodeError,
-    tokenizer::{Marks, Tokenizer, without_marks},
-};
+use crate::tokenizer::{Marks, Tokenizer, without_marks};
 
 mod calls;
 mod conversation;
+mod error;
 mod python;
 mod reasoning;
 
 pub use self::{
     calls::{Call, CallReader, Piece},
     conversation::{Conversation, Message, MessageError, TemplateVariables, Tool, VariableError},
+    error::ChatError,
     reasoning::ReasoningReader,
 };
 
@@ -73,27 +72,6 @@ pub struct ChatTemplate {
     marked: OnceLock<([u8; 32], Environment<'static>)>,
 }
 
-/// Errors when turning a conversation into a prompt.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ChatError {
-    /// Invalid Jinja, or a Jinja feature that is not supported.
-    #[error("the chat template cannot be used: {0}")]
-    Template(String),
-    /// Error raised by the template itself, for example that roles must alternate.
-    #[error("the model's chat template refuses this conversation: {0}")]
-    Refused(String),
-    /// The last message is to go on, but it is not the assistant's, is empty, or the template changes its text.
-    #[error("the last message cannot go on: it has to be the assistant's, with a text that the chat template keeps")]
-    NotContinued,
-    /// The conversation has tools, but the template ignores them.
-    #[error("the model's chat template has no place for tools")]
-    Tools,
-    /// The tokenizer cannot encode the prompt.
-    #[error(transparent)]
-    Encode(#[from] EncodeError),
-}
-
 /// Names of the two templates in the environment.
 const DEFAULT: &str = "default";
 const TOOL_USE: &str = "tool_use";
@@ -101,6 +79,8 @@ const TOOL_USE: &str = "tool_use";
 const CALL_TAG: &str = "<tool_call>";
 /// Tag that ends the reasoning in templates of models that reason.
 const THOUGHT_TAG: &str = "</think>";
+/// Mark in templates of gpt-oss, whose channels a [`TextStream`](crate::TextStream) turns into these tags.
+const CHANNEL_MARK: &str = "<|channel|>";
 
 impl ChatTemplate {
     /// Compiles a chat template.
@@ -145,6 +125,7 @@ impl ChatTemplate {
     /// template ignores them.
     pub fn render(&self, conversation: &Conversation, now: i64) -> Result<String, ChatError> {
         let ChatSource { bos_token, eos_token, .. } = &self.source;
+        let conversation = &*self.with_thinking(conversation);
         let prompt = self.render_with(&self.environment, [bos_token, eos_token], conversation, now)?;
         conversation.cut(prompt).ok_or(ChatError::NotContinued)
     }
@@ -182,7 +163,7 @@ impl ChatTemplate {
     /// Creates a reader for calls of these tools in an answer. It expects the form that the template teaches.
     #[must_use]
     pub fn call_reader(&self, tools: &[Tool]) -> CallReader {
-        let tagged = self.template(true).is_some_and(|(_, template)| template.contains(CALL_TAG));
+        let tagged = self.knows(CALL_TAG, true);
         CallReader::new(tools, tagged)
     }
 
@@ -191,8 +172,23 @@ impl ChatTemplate {
     pub fn reasoning_reader(&self, tokenizer: &Tokenizer, prompt: &[u32]) -> Option<ReasoningReader> {
         /// Tokens at the end of a prompt that the opening tag is looked for in.
         const TAIL: usize = 16;
-        self.template(false).filter(|(_, template)| template.contains(THOUGHT_TAG))?;
+        if !self.knows(THOUGHT_TAG, false) {
+            return None;
+        }
         Some(ReasoningReader::after(&tokenizer.decode(&prompt[prompt.len().saturating_sub(TAIL)..])))
+    }
+
+    /// True if the template knows a tag, or channels, which become tags.
+    fn knows(&self, tag: &str, with_tools: bool) -> bool {
+        self.template(with_tools).is_some_and(|(_, text)| text.contains(tag) || text.contains(CHANNEL_MARK))
+    }
+
+    /// A conversation with earlier reasoning where gpt-oss's template reads it.
+    fn with_thinking<'c>(&self, conversation: &'c Conversation) -> Cow<'c, Conversation> {
+        match self.template(false) {
+            Some((_, text)) if text.contains(CHANNEL_MARK) => Cow::Owned(conversation.with_thinking_apart()),
+            _ => Cow::Borrowed(conversation),
+        }
     }
 
     /// Templates with marks for the special tokens of a tokenizer.
@@ -233,7 +229,7 @@ impl ChatTemplate {
         let ChatSource { bos_token, eos_token, .. } = &self.source;
         let tokens = [bos_token, eos_token].map(|token| marks.mark_of(token));
         let render = |conversation: &Conversation| self.render_with(&environment, tokens, conversation, now);
-        let conversation = conversation.map(&without_marks);
+        let conversation = self.with_thinking(conversation).map(&without_marks);
         let mut prompt = render(&conversation)?;
         if marks.are_spelled_in(&prompt) {
             let veiled = conversation.map(&|text| text.chars().map(|c| marks.veil(c)).collect());

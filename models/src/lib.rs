@@ -75,7 +75,7 @@ pub use family::{
         Activation, Block, ClampedSwiglu, Experts, FeedForward, HeadNorm, Layers, Norm, NormPlaces, Position,
         RotaryScope, Window,
     },
-    config::ModelConfig,
+    config::{GuessChance, ModelConfig},
     draft_vocabulary::DraftVocabulary,
     ignored::ignore_settings,
     recommended::RecommendedSampling,

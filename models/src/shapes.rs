@@ -57,6 +57,7 @@ impl Shape {
             tied_embeddings: false,
             chat_template: None,
             sampling: RecommendedSampling::default(),
+            guess_chance: None,
         };
         let mut random = RandomWeights::new(element, element.block_len() as u64)?;
         let Ok(weights) = ModelWeights::gather(&config, &mut random);

@@ -14,6 +14,7 @@ use tokenizers::{Encoding, ModelWrapper, PostProcessor, PostProcessorWrapper, To
 use self::{marks::MarkedEncoder, spelling::Spelling};
 use crate::error::{EncodeError, LoadError};
 
+mod channels;
 mod marks;
 mod oniguruma;
 mod spelling;
@@ -35,6 +36,8 @@ pub struct Tokenizer {
     fingerprint: [u8; 32],
     /// Ids that its template puts before a text, if it has a template.
     beginning: Option<Vec<u32>>,
+    /// Marks of the channels of an answer, if it has them.
+    channels: Option<channels::Marks>,
 }
 
 impl Tokenizer {
@@ -71,8 +74,9 @@ impl Tokenizer {
         let longest_token = entries.iter().map(|(_, token)| token.len()).max().unwrap_or_default();
         let fingerprint = fingerprint(&entries);
         let (spelling, marks) = (Spelling::of(&inner), Marks::of(&inner));
+        let channels = channels::Marks::of(&inner);
         let (inner, marked) = (Arc::new(inner), OnceLock::new());
-        Ok(Self { inner, spelling, marks, marked, vocab_size, longest_token, fingerprint, beginning })
+        Ok(Self { inner, spelling, marks, marked, vocab_size, longest_token, fingerprint, beginning, channels })
     }
 
     /// Encodes `text` without adding tokens at either end. Special tokens spelled out in `text` become their ids, as in
@@ -133,6 +137,12 @@ impl Tokenizer {
     #[must_use]
     pub fn is_special(&self, token: &str) -> bool {
         self.inner.get_added_vocabulary().is_special_token(token)
+    }
+
+    /// True if answers have channels, as gpt-oss's do.
+    #[must_use]
+    pub fn has_channels(&self) -> bool {
+        self.channels.is_some()
     }
 
     /// Token as it is stored in the vocabulary, given by its id.

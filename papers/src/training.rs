@@ -57,6 +57,8 @@ pub struct Trained {
     pub heads: HeadsFile,
     /// Figures of the heads.
     pub report: Report,
+    /// Number of texts, held-out ones included.
+    pub texts: usize,
 }
 
 /// Progress of the training.
@@ -106,6 +108,8 @@ pub fn train(
     let pair = Pair { draft, target, sampling: settings.sampling };
     let made_up = prompts.is_none();
     let parts = collect(&pair, tokenizer, &given, made_up, settings, &mut randomness, progress)?;
+    let texts = [&parts.training, &parts.validation, &parts.test].map(Vec::len).into_iter().sum();
+    let settings = &Settings { texts, ..settings.clone() };
     let gate_label = |example: &Example| f64::from(u8::from(example.drawn.acceptable(settings.lambda)));
     let stop_label = |example: &Example| example.drawn.acceptance();
     let mut train_head = |done, sees, label: &dyn Fn(&Example) -> f64| {
@@ -128,7 +132,7 @@ pub fn train(
         gate: Some(gate.head),
         stop: Some(stop.head),
     };
-    Ok(Trained { heads, report })
+    Ok(Trained { heads, report, texts })
 }
 
 /// Evaluates a gate on texts whose beginnings the target makes up: AU-ROC, and the rates at τ. The texts of a
@@ -216,7 +220,7 @@ fn encoded(
     tokenizer: &Tokenizer,
     settings: &Settings,
 ) -> Result<Vec<Prompt>, TrainingError> {
-    let bos = target.config().bos_token_id;
+    let bos = target.config().first_token();
     let mut prompts = Vec::new();
     for text in texts {
         let mut tokens = tokenizer.encode_prompt(bos, text.trim())?;

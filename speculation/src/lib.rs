@@ -32,7 +32,8 @@
 //! const LOGITS: [f32; 4] = [0.0, 1.0, 4.0, 2.0];
 //! let (vocab_size, tokenizer_hash, context_length, now) = (4, [0; 32], 64, Duration::ZERO);
 //!
-//! let mut edge = EdgeSession::new(DraftInfo { vocab_size, tokenizer_hash, context_length, heads: None });
+//! let draft = DraftInfo { vocab_size, tokenizer_hash, context_length, heads: None, guess_chance: None };
+//! let mut edge = EdgeSession::new(draft);
 //! let limits = Limits::rounds(context_length, 8);
 //! let target = TargetInfo { vocab_size, tokenizer_hash, limits, eos_ids: vec![] };
 //! let mut cloud = CloudSession::new(target, Admission::default());

@@ -61,7 +61,7 @@ impl ToyModel {
     /// Description of the model as a draft, with trained heads on its [hidden states](Self::hidden) or without.
     pub fn draft_info(&self, context_length: u32, heads: Option<Heads>) -> DraftInfo {
         let (vocab_size, tokenizer_hash, heads) = (self.vocab_size, TOKENIZER_HASH, heads.map(Arc::new));
-        DraftInfo { vocab_size, tokenizer_hash, context_length, heads }
+        DraftInfo { vocab_size, tokenizer_hash, context_length, heads, guess_chance: None }
     }
 
     /// The logits after a prefix.

@@ -50,7 +50,7 @@ fn model(bytes: &[u8]) -> Model {
 pub fn draft_info(draft: &Model) -> DraftInfo {
     let config = draft.config();
     let (vocab_size, context_length) = (config.vocab_size as u32, config.context_length as u32);
-    DraftInfo { vocab_size, tokenizer_hash: TOKENIZER_HASH, context_length, heads: None }
+    DraftInfo { vocab_size, tokenizer_hash: TOKENIZER_HASH, context_length, heads: None, guess_chance: None }
 }
 
 /// A server with the target.

@@ -5,7 +5,7 @@ use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 use futures_channel::{mpsc::UnboundedSender, oneshot};
 use futures_util::FutureExt;
 use outrider_codec::frame::{Frame, Ticket, Welcome};
-use outrider_models::{ChatTemplate, Tokenizer};
+use outrider_models::{ChatTemplate, GuessChance, Tokenizer};
 use outrider_speculation::{
     draft::{Heads, Passages},
     session::{
@@ -339,6 +339,7 @@ impl Edge {
             tokenizer_hash: self.shared.tokenizer.fingerprint(),
             context_length: config.map_or(0, |config| config.context_length) as u32,
             heads: self.shared.heads.clone(),
+            guess_chance: config.and_then(|config| config.guess_chance).map(GuessChance::weights),
         }
     }
 

@@ -1,4 +1,4 @@
-// The builds of the engine that were made: two without threads by default, all four by `cargo xtask test --full`.
+// The builds of the engine that were made: one by default, all four by `cargo xtask test --full`.
 
 import { readdirSync } from 'node:fs';
 import path from 'node:path';

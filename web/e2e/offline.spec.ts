@@ -124,6 +124,8 @@ test('a link that is cut on the page leaves the draft model writing, and the tex
 }) => {
   await using server = await Server.start(slow);
   const whole = await wholeAnswer(demo, server);
+  // A machine writes the whole answer faster than a test clicks.
+  await demo.page.getByRole('button', { name: 'Satellite' }).click();
   await send(demo);
   await expect(answer(demo)).toHaveText(/\S/);
   await demo.page.getByRole('button', { name: 'Cut the link' }).click();

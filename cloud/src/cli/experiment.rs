@@ -89,7 +89,11 @@ impl ExperimentArgs {
     pub(super) fn prepare(&self, out: &Path) -> Result<(), CommandError> {
         fs::create_dir_all(out).map_err(|error| format!("{} cannot be made: {error}", out.display()))?;
         if let Some(path) = &self.csv {
-            fs::write(path, "").map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
+            // What is there stays until there are results.
+            let is_new = !path.exists();
+            let opened = fs::OpenOptions::new().append(true).create(true).open(path);
+            let opened = opened.and_then(|_| if is_new { fs::remove_file(path) } else { Ok(()) });
+            opened.map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
         }
         Ok(())
     }
@@ -134,10 +138,11 @@ impl ExperimentArgs {
         })
     }
 
-    /// Paths of the models.
-    fn models(&self) -> [Option<String>; 4] {
-        let PairPaths { draft, target, tokenizer, heads, .. } = &self.pair;
-        [draft, target, tokenizer, heads].map(|path| path.as_ref().map(|path| path.display().to_string()))
+    /// The models' files as they are now, and what else changes their logits.
+    fn models(&self) -> Value {
+        let PairPaths { draft, target, tokenizer, heads, activation_bits, ignore_setting, .. } = &self.pair;
+        let files = [draft, target, tokenizer, heads].map(|path| path.as_deref().map(state));
+        json!({ "files": files, "activationBits": format!("{activation_bits:?}"), "ignored": ignore_setting })
     }
 
     /// Times of passes that an earlier run of the same program left in the folder, for the same models: those `of` the
@@ -172,6 +177,15 @@ pub(super) fn program() -> Option<String> {
 
 fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Path of a model with the length and the time of the last change of its file, or of the files in its folder.
+fn state(path: &Path) -> String {
+    let changed = |path: &Path| fs::metadata(path).and_then(|data| Ok((data.len(), data.modified()?))).ok();
+    match path.is_dir() {
+        true => format!("{} {}", path.display(), digest_of_path(path)),
+        false => format!("{} {:?}", path.display(), changed(path)),
+    }
 }
 
 /// Digest of a file, or of the names and times of a folder's files.
@@ -211,7 +225,7 @@ impl FromStr for LinkArg {
         let wrong = || format!("a link is rate=MBITS,rtt=MS, in Mbit/s and milliseconds, not {text:?}");
         let [rate, round_trip] = named_numbers(text, ["rate", "rtt"]).ok_or_else(wrong)?;
         let link = LinkSpeed { bits_per_second: 1e6 * rate, round_trip: round_trip / 1e3 };
-        if rate > 0.0 { Ok(Self(link)) } else { Err(wrong()) }
+        if rate > 0.0 && round_trip <= 3.6e6 { Ok(Self(link)) } else { Err(wrong()) }
     }
 }
 

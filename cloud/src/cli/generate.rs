@@ -1,12 +1,13 @@
 //! Command `outrider generate`, a native edge.
 
+mod beside;
 mod chat;
 mod sampling;
 
 use std::{path::PathBuf, sync::Arc};
 
 use clap::Args;
-use outrider_models::{HeadsFile, Model, TemplateVariables, TextStream, Tokenizer};
+use outrider_models::{ChatTemplate, HeadsFile, Model, ModelConfig, TemplateVariables, TextStream, Tokenizer};
 use outrider_speculation::{
     control::stop::StopRule,
     draft::{Confidence, Gate, Passages},
@@ -25,7 +26,7 @@ use self::sampling::SamplingArgs;
 use super::{
     drafting::DraftingArgs,
     explain::ExplainArgs,
-    output::{CommandError, print},
+    output::{CommandError, is_read, print},
 };
 use crate::{
     edge::{Generated, NativeEdge, Retry, Transport},
@@ -71,11 +72,11 @@ pub struct Generate {
     /// Run both ends in this process, without a server
     #[arg(long)]
     local: bool,
-    /// Text files, of which guesses are taken where the text continues as they do
+    /// Text file of which guesses are taken where the text continues as it does; repeat it for more
     ///
-    /// The text stays the same. The server sees nothing of a file but guesses, and those after four of its tokens at
-    /// the earliest.
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "cloud_only")]
+    /// For the schemes that guess, `ahead` and `auto`; the text stays the same. The server sees nothing of a file but
+    /// guesses, and those after four of its tokens at the earliest.
+    #[arg(long, value_name = "FILE", conflicts_with = "cloud_only")]
     context: Vec<PathBuf>,
     /// Let the target generate alone, for comparison
     #[arg(long)]
@@ -134,23 +135,35 @@ impl Generate {
         let mut info = pair::draft_info(&draft, &tokenizer)?;
         let heads = self.pair.heads(&draft, &tokenizer)?;
         info.heads = heads.as_ref().map(pair::heads).transpose()?;
-        let mut edge = if self.local {
-            let transport = self.local(&tokenizer)?;
-            NativeEdge::greet(&draft, info, transport).await?
+        let template = self.chat_template.as_deref();
+        let find = |config: &ModelConfig| {
+            let model = self.pair.target.as_deref().or(self.pair.draft.as_deref());
+            crate::chat::find(template, model, config, &tokenizer)
+        };
+        let (mut edge, template) = if self.local {
+            let target = self.pair.target_with(&tokenizer)?;
+            let template = find(target.config())?;
+            let transport = self.local(target, &tokenizer)?;
+            (NativeEdge::greet(&draft, info, transport).await?, template)
         } else {
             let token = self.token.as_deref();
             let edge = NativeEdge::connect(&draft, info, &self.server, token, Retry::default()).await?;
+            let given = match template {
+                None if self.chat => beside::fetch(&self.server, "pair/chat.json", token).await,
+                _ => None,
+            };
+            // The conversation is the target's.
+            let template = given.and_then(|json| ChatTemplate::from_json(&json).ok());
+            let template = template.map_or_else(|| find(draft.config()), Ok)?;
             self.settings.sampling.learn_from(&self.server, token).await;
-            edge
+            (edge, template)
         };
         settings.sampling = self.settings.sampling.complete();
         edge.set_passages(Arc::new(passages(&self.context, &tokenizer)?));
         if self.chat {
-            let model = self.pair.target.as_deref().or(self.pair.draft.as_deref());
-            let template = crate::chat::find(self.chat_template.as_deref(), model, draft.config(), &tokenizer)?;
             let variables = self.chat_template_kwargs.unwrap_or_default();
             let opening = chat::Opening { template, system: self.system, tools, variables, said: self.prompt };
-            chat::converse(opening, &mut edge, (&draft, &tokenizer), &settings).await?;
+            chat::converse(opening, &mut edge, &tokenizer, &settings).await?;
             edge.close().await;
             return Ok(());
         }
@@ -232,8 +245,7 @@ impl Generate {
         Ok(())
     }
 
-    fn local(&mut self, tokenizer: &Tokenizer) -> Result<Transport, CommandError> {
-        let target = self.pair.target_with(tokenizer)?;
+    fn local(&mut self, target: Model, tokenizer: &Tokenizer) -> Result<Transport, CommandError> {
         self.settings.sampling.follow(&target.config().sampling);
         let info = pair::target_info(&target, tokenizer, outrider_codec::frame::MAX_DRAFT_TOKENS)?;
         let engine = Engine::start(target, 1)?;
@@ -242,8 +254,9 @@ impl Generate {
 
     /// Prints a piece of text as it comes, unless JSON was requested.
     fn show(&self, piece: &str) {
-        if !self.json {
-            print(piece);
+        // The server stops, too, where the connection ends.
+        if !self.json && !is_read(piece) {
+            std::process::exit(0);
         }
     }
 }
@@ -262,9 +275,22 @@ fn passages(files: &[PathBuf], tokenizer: &Tokenizer) -> Result<Passages, Comman
 impl SettingsArgs {
     fn settings(&self, cloud_only: bool, explain: bool) -> Result<Settings, CommandError> {
         let speculation = Speculation { explain, ..self.drafting.0.speculation()? };
-        let needs_rounds = speculation.rule.info().lossy || speculation.gate != Gate::Never;
-        if !cloud_only && self.drafting.0.scheme == SchemeChoice::Ahead && needs_rounds {
-            return Err("--scheme ahead has no rounds, which gates and lossy rules need".into());
+        let Speculation { rule, gate, stop, adaptive_mode, max_in_flight, .. } = &speculation;
+        let changes_text = rule.info().lossy || *gate != Gate::Never;
+        let of_rounds = [
+            (changes_text, "gates and lossy rules need"),
+            (*adaptive_mode, "--adaptive-mode needs"),
+            (*max_in_flight > 1, "--max-in-flight needs"),
+            (*stop != StopRule::Fixed, "--stop-rule needs"),
+        ];
+        if !cloud_only
+            && self.drafting.0.scheme == SchemeChoice::Ahead
+            && let Some((_, needs)) = of_rounds.into_iter().find(|(is_set, _)| *is_set)
+        {
+            return Err(format!("--scheme ahead has no rounds, which {needs}").into());
+        }
+        if cloud_only && changes_text {
+            return Err("--cloud-only has no drafts, which gates and lossy rules judge".into());
         }
         let mode = if cloud_only { Mode::CloudOnly } else { self.drafting.0.mode(speculation) };
         Ok(Settings { mode, sampling: self.sampling.parameters(), seed: self.seed, max_new_tokens: self.max_tokens })
@@ -280,7 +306,7 @@ fn summary(mode: &Mode, generated: &Generated, report: &Report) -> String {
     if let Some(speculation) = rounds_of(mode, report) {
         lines.extend(departures(speculation, report));
     }
-    if report.drafted > 0 {
+    if report.judged > 0 {
         let accepted = format!(
             "{:.3} ({} of {} judged, {} drafted)",
             report.acceptance_rate, report.accepted, report.judged, report.drafted

@@ -17,13 +17,20 @@ pub(crate) type CommandError = Box<dyn std::error::Error + Send + Sync>;
 /// Prints a text and flushes it. A reader that has gone is no error of the command; text that cannot be written, as on
 /// a full disk, ends it with status 1.
 pub(crate) fn print(text: &str) {
+    is_read(text);
+}
+
+/// Prints a text as [`print`] does. Returns false if its reader has gone.
+pub(crate) fn is_read(text: &str) -> bool {
     let mut out = stdout();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    if let Err(error) = written
-        && error.kind() != ErrorKind::BrokenPipe
-    {
-        let _ = writeln!(stderr(), "Error: the output cannot be written: {error}");
-        process::exit(1);
+    match written {
+        Ok(()) => true,
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => false,
+        Err(error) => {
+            let _ = writeln!(stderr(), "Error: the output cannot be written: {error}");
+            process::exit(1);
+        }
     }
 }
 

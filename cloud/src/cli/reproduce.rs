@@ -54,6 +54,7 @@ impl Reproduce {
         self.experiment.pair.fetch().await?;
         self.experiment.prepare(&self.out)?;
         let (mut laboratory, count, program) = (None::<Laboratory>, chosen.len(), program());
+        let mut made = 0;
         for (index, item) in chosen.into_iter().enumerate() {
             let name = format!("{}-{}", item.paper, item.name);
             let title = format!("{}, {}: {}", item.paper, item.name, item.shows);
@@ -61,6 +62,7 @@ impl Reproduce {
             if !self.again && self.experiment.csv.is_none() && is_there(&self.out, &name, &settings) {
                 tell(&format!("[{}/{count}] {title}: is there already", index + 1));
                 print(&fs::read_to_string(self.out.join(&name).with_extension("md"))?);
+                made += 1;
                 continue;
             }
             tell(&format!("[{}/{count}] {title}", index + 1));
@@ -91,10 +93,14 @@ impl Reproduce {
             report.text = format!("# {title}\n\n{}", report.text);
             report.numbers = json!({ "settings": settings, "measured": report.numbers });
             print(&format!("{}\n", report.write(&self.out, &name)?));
+            made += 1;
             tell(&format!("  {:.0} s", began.elapsed().as_secs_f64()));
         }
         if let Some(laboratory) = laboratory {
             self.experiment.write_texts(&laboratory)?;
+        }
+        if made == 0 {
+            return Err("nothing could be made; the lines above say why".into());
         }
         tell(&format!("Tables, charts and numbers are in {}", self.out.display()));
         Ok(())

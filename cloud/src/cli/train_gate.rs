@@ -28,6 +28,9 @@ Symbols:
 
 Labels belong to the sampling they were drawn at: train with what your sessions use.";
 
+/// Heads of the built-in pair, in the repository.
+const BUILT_IN_HEADS: &str = "pair/draft/gate.safetensors";
+
 /// Train SPRINTER's gate and SpecDec++'s stop head for a pair
 ///
 /// The gate predicts from the draft's hidden state and token probabilities whether a token may pass without asking the
@@ -69,9 +72,9 @@ pub struct TrainGate {
     /// Seed of all random draws
     #[arg(long, default_value_t = Settings::default().seed)]
     seed: u64,
-    /// File to write the heads to
-    #[arg(long, value_name = "FILE", default_value = "pair/draft/gate.safetensors")]
-    out: PathBuf,
+    /// File to write the heads to [default: pair/draft/gate.safetensors for the built-in pair]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
     /// Print the figures as one JSON object
     #[arg(long)]
     json: bool,
@@ -80,11 +83,14 @@ pub struct TrainGate {
 impl TrainGate {
     pub(super) async fn run(mut self) -> Result<(), CommandError> {
         // Checked before minutes of work.
-        let folder = self.out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let PairPaths { draft, target, model, .. } = &self.pair;
+        let is_built_in = draft.is_none() && target.is_none() && model.is_empty();
+        let built_in = is_built_in.then(|| PathBuf::from(BUILT_IN_HEADS));
+        let out =
+            self.out.clone().or(built_in).ok_or("--out is missing: the file to write the heads of this pair to")?;
+        let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if !folder.is_dir() {
-            return Err(
-                format!("{} cannot be written: there is no folder {}", self.out.display(), folder.display()).into()
-            );
+            return Err(format!("{} cannot be written: there is no folder {}", out.display(), folder.display()).into());
         }
         let prompts = self.prompts.as_deref().map(read_prompts).transpose()?;
         self.pair.fetch().await?;
@@ -104,19 +110,19 @@ impl TrainGate {
             shown.show(progress);
         })?;
         shown.finish();
-        fs::write(&self.out, trained.heads.to_bytes())
-            .map_err(|error| format!("{} cannot be written: {error}", self.out.display()))?;
+        fs::write(&out, trained.heads.to_bytes())
+            .map_err(|error| format!("{} cannot be written: {error}", out.display()))?;
         if self.json {
             let output = Output {
-                file: &self.out,
-                texts: self.texts,
+                file: &out,
+                texts: trained.texts,
                 length: self.length,
                 seed: self.seed,
                 report: &trained.report,
             };
             print(&format!("{}\n", serde_json::to_string(&output)?));
         } else {
-            print(&format!("{}\nwritten to {}\n", trained.report.text(), self.out.display()));
+            print(&format!("{}\nwritten to {}\n", trained.report.text(), out.display()));
         }
         Ok(())
     }
@@ -136,7 +142,8 @@ struct Output<'a> {
 
 fn read_prompts(path: &Path) -> Result<Vec<String>, CommandError> {
     let text = fs::read_to_string(path).map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
-    Ok(split(&text))
+    // Some editors begin a file with a byte order mark.
+    Ok(split(text.strip_prefix('\u{feff}').unwrap_or(&text)))
 }
 
 /// Splits a text into paragraphs if there are blank lines, else into lines.

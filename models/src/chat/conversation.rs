@@ -127,6 +127,21 @@ impl Message {
         self.fields.get("content").and_then(Value::as_str)
     }
 
+    /// Returns the message with reasoning between tags at its beginning in `thinking` instead, as gpt-oss's template
+    /// reads it.
+    fn with_thinking_apart(&self) -> Self {
+        let mut message = self.clone();
+        let tagged = self.content().and_then(|content| content.trim_start().strip_prefix("<think>"));
+        if self.role() == "assistant"
+            && !self.fields.contains_key("thinking")
+            && let Some((thinking, rest)) = tagged.and_then(|text| text.split_once("</think>"))
+        {
+            message.fields.insert("content".to_owned(), json!(rest.trim_start()));
+            message.fields.insert("thinking".to_owned(), json!(thinking.trim()));
+        }
+        message
+    }
+
     /// Returns whether the message calls tools or is the result of a tool.
     #[must_use]
     pub fn is_about_tools(&self) -> bool {
@@ -199,6 +214,11 @@ impl Conversation {
         let variables = self.variables.0.iter().map(|(name, value)| (name.clone(), map_value(value, change)));
         let variables = TemplateVariables(variables.collect());
         Self { messages: messages.collect(), tools: tools.collect(), variables, continues: self.continues }
+    }
+
+    /// Returns the conversation with reasoning in messages' `thinking`.
+    pub(super) fn with_thinking_apart(&self) -> Self {
+        Self { messages: self.messages.iter().map(Message::with_thinking_apart).collect(), ..self.clone() }
     }
 
     /// Cuts a prompt after the text of the last message, if the answer is to go on from there. Spaces around the text

@@ -46,6 +46,27 @@ pub struct ModelConfig {
     pub chat_template: Option<String>,
     /// Sampling that the model's files recommend.
     pub sampling: RecommendedSampling,
+    /// Weights of the chance that a guess of this draft is its target's token, as measured when it was made; finite.
+    pub guess_chance: Option<GuessChance>,
+}
+
+/// Weights of a logistic regression on how clear a draft's guess is.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Deserialize)]
+pub struct GuessChance {
+    /// Constant term of the regression.
+    pub bias: f32,
+    /// Weight of the square root of the margin over the next best token.
+    pub margin: f32,
+    /// Weight of the square root of the guess's own probability.
+    pub probability: f32,
+}
+
+impl GuessChance {
+    /// The weights in the order of the fields.
+    #[must_use]
+    pub fn weights(self) -> [f64; 3] {
+        [self.bias, self.margin, self.probability].map(f64::from)
+    }
 }
 
 impl ModelConfig {
@@ -98,6 +119,12 @@ impl ModelConfig {
         }
         if let Some(vocabulary) = &self.draft_vocabulary {
             vocabulary.validate(self.vocab_size)?;
+        }
+        if let Some(GuessChance { bias, margin, probability }) = self.guess_chance
+            && let Some(found) =
+                [bias, margin, probability].into_iter().find(|weight| weight.is_nan() || weight.abs() > 100.0)
+        {
+            return Err(invalid("guess_chance", found, "between -100 and 100"));
         }
         self.validate_block()?;
         for &id in self.eos_token_ids.iter().chain(&self.bos_token_id) {

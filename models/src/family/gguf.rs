@@ -86,6 +86,7 @@ impl ModelConfig {
                 _ => None,
             },
             sampling: RecommendedSampling::from_gguf(|name| settings.number(&format!("general.sampling.{name}"))),
+            guess_chance: settings.guess_chance()?,
         };
         for key in ["eos_token_id", "eot_token_id", "eom_token_id"] {
             let id = settings.token(&format!("tokenizer.ggml.{key}"))?;

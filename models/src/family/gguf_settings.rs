@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     block::{Experts, Norm},
-    config::ModelConfig,
+    config::{GuessChance, ModelConfig},
     ignored::is_ignored,
     rotary::{RopeLayout, RopeScaling, Rotary, Yarn},
 };
@@ -113,6 +113,14 @@ impl<'m> Settings<'m> {
             Some(Value::Float(x)) => Ok(Some(*x as f32)),
             Some(other) => Err(invalid(&self.key(key), other, "a float")),
         }
+    }
+
+    /// Weights of the chance of a draft's guess, if the file has them.
+    pub(super) fn guess_chance(&self) -> Result<Option<GuessChance>, LoadError> {
+        let [bias, margin, probability] =
+            ["bias", "margin", "probability"].map(|input| self.float(&format!("guess_chance.{input}")));
+        let weights = bias?.zip(margin?).zip(probability?);
+        Ok(weights.map(|((bias, margin), probability)| GuessChance { bias, margin, probability }))
     }
 
     /// Rejects a setting that is present and not zero.

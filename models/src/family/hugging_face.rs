@@ -51,6 +51,7 @@ impl ModelConfig {
             tied_embeddings: keys.get("tie_word_embeddings")?.unwrap_or(tied),
             chat_template: None,
             sampling: RecommendedSampling::default(),
+            guess_chance: keys.get("guess_chance")?,
         };
         // Family code below computes with the shape, so check it first.
         config.validate()?;

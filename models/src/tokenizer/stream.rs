@@ -5,7 +5,11 @@
 //! which for a completion is the prompt. For well-formed text its output equals that of the tokenizers crate's
 //! `DecodeStream`.
 
-use super::{Tokenizer, spelling::Part};
+use super::{
+    Tokenizer,
+    channels::{Channels, Mark},
+    spelling::Part,
+};
 
 /// Decoder for one token at a time that never returns part of a character.
 ///
@@ -16,6 +20,8 @@ pub struct TextStream {
     pending: Vec<u8>,
     /// Last token with a text, which determines how the next one is joined.
     context: Option<u32>,
+    /// Position among the channels of an answer, if the tokenizer has them.
+    channels: Channels,
 }
 
 impl TextStream {
@@ -30,6 +36,13 @@ impl TextStream {
     #[must_use]
     pub fn after(tokenizer: &Tokenizer, prompt: &[u32]) -> Self {
         let mut stream = Self::new();
+        // The last message says whose text goes on.
+        let is_start = |id: &u32| tokenizer.mark(*id) == Some(Mark::Start);
+        if let Some(start) = prompt.iter().rposition(is_start) {
+            prompt[start..].iter().for_each(|&id| drop(stream.push(tokenizer, id)));
+            stream.channels.begin_answer();
+            return stream;
+        }
         // A character has at most four bytes, and special tokens add none.
         let mut with_text: Vec<u32> =
             prompt.iter().rev().copied().filter(|&id| tokenizer.part(id).is_some()).take(MOST_BYTES).collect();
@@ -41,7 +54,16 @@ impl TextStream {
 
     /// Adds token `id` and returns the text that has become certain: often the token's own, sometimes none.
     pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> String {
-        let Some(part) = tokenizer.part(id) else { return String::new() };
+        let Some(part) = tokenizer.part(id) else {
+            let Some(mark) = tokenizer.mark(id) else { return String::new() };
+            return self.finish() + &self.channels.take(mark);
+        };
+        let text = self.next(tokenizer, part, id);
+        self.channels.text(text)
+    }
+
+    /// Adds a token with a text and returns the text that has become certain.
+    fn next(&mut self, tokenizer: &Tokenizer, part: Part, id: u32) -> String {
         let context = self.context.replace(id);
         match part {
             Part::Bytes(bytes) => {
@@ -49,7 +71,7 @@ impl TextStream {
                 take_characters(&mut self.pending)
             }
             Part::Text => {
-                let mut text = self.finish();
+                let mut text = self.rest();
                 text.push_str(&tokenizer.joined_to(context, id));
                 text
             }
@@ -69,6 +91,11 @@ impl TextStream {
 
     /// Ends the text and returns the rest: U+FFFD for an incomplete character.
     pub fn finish(&mut self) -> String {
+        let rest = self.rest();
+        self.channels.text(rest)
+    }
+
+    fn rest(&mut self) -> String {
         String::from_utf8_lossy(&std::mem::take(&mut self.pending)).into_owned()
     }
 }
@@ -77,8 +104,8 @@ impl TextStream {
 const MOST_BYTES: usize = 4;
 
 impl Tokenizer {
-    /// Decodes the tokens `ids` to text. Special tokens and ids outside the vocabulary have no text; bytes that are not
-    /// UTF-8 become U+FFFD.
+    /// Decodes the tokens `ids` to text. Special tokens and ids outside the vocabulary have no text, except that
+    /// gpt-oss's channels get the tags of reasoning and calls; bytes that are not UTF-8 become U+FFFD.
     #[must_use]
     pub fn decode(&self, ids: &[u32]) -> String {
         let mut stream = TextStream::new();
@@ -94,6 +121,10 @@ impl Tokenizer {
             Part::Bytes(bytes) => bytes,
             Part::Text => self.joined_to(Some(id), id).into_bytes(),
         })
+    }
+
+    fn mark(&self, id: u32) -> Option<Mark> {
+        self.channels.as_ref()?.mark(id)
     }
 
     fn part(&self, id: u32) -> Option<Part> {

@@ -1,6 +1,6 @@
 //! Drafts whose head has rows for some tokens only: the logits are those of the whole head, or −∞.
 
-use outrider_models::{Chunk, Model};
+use outrider_models::{Chunk, GuessChance, Model};
 use outrider_testing::{
     gguf::{F32, Gguf},
     llama::{Shape, random},
@@ -89,6 +89,25 @@ fn trimmed() -> Vec<(String, Vec<u64>, Vec<f32>)> {
     let head = tensors.last_mut().unwrap();
     *head = (head.0.clone(), vec![TOKENS.len() as u64, HIDDEN], rows(&head.2, &TOKENS));
     tensors
+}
+
+#[test]
+fn a_drafts_chance_of_being_right_comes_with_its_file() {
+    let read = |inputs: &[(&str, f32)]| {
+        let mut file = SHAPE.settings();
+        inputs.iter().for_each(|(input, weight)| {
+            file.f32(&format!("llama.guess_chance.{input}"), *weight);
+        });
+        for (name, shape, data) in &tensors() {
+            file.tensor(name, shape, F32.1, &le(data));
+        }
+        Model::from_gguf(&mut &*file.finish()).map(|model| model.config().guess_chance.map(GuessChance::weights))
+    };
+    let all = [("bias", -1.5), ("margin", 2.0), ("probability", 0.5)];
+    assert_eq!(read(&all).unwrap(), Some([-1.5, 2.0, 0.5]));
+    assert_eq!(read(&all[..2]).unwrap(), None);
+    let error = read(&[("bias", f32::NAN), all[1], all[2]]).unwrap_err().to_string();
+    assert!(error.contains("guess_chance"), "{error}");
 }
 
 #[test]

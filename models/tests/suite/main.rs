@@ -7,6 +7,7 @@
 mod batching;
 mod block_types;
 mod branches;
+mod channels;
 mod chat;
 mod corruption;
 mod draft_vocabulary;

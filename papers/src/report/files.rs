@@ -22,10 +22,9 @@ impl Report {
     /// # Errors
     /// If a file cannot be written.
     pub fn write(&self, folder: &Path, name: &str) -> Result<String, Box<dyn Error + Send + Sync>> {
-        let commit = output("git", &["rev-parse", "--short=12", "HEAD"]);
-        // Files that git does not know are no part of what is measured.
-        let dirty = !output("git", &["status", "--porcelain", "--untracked-files=no"]).is_empty();
-        let (date, processor) = (output("date", &["-u", "+%Y-%m-%d"]), processor());
+        let (commit, dirty) = commit();
+        let date = output("date", &["-u", "+%Y-%m-%d"]).unwrap_or_else(|| "unknown".to_owned());
+        let processor = processor();
         let changed = if dirty { " with changes" } else { "" };
         // Below the title, if there is one.
         let is_title = |text: &(&str, &str)| text.0.starts_with("# ");
@@ -44,11 +43,25 @@ impl Report {
     }
 }
 
-/// Output of a program, or "unknown".
-fn output(program: &str, arguments: &[&str]) -> String {
+/// Commit of this program, and whether its files have changed since: by the build's variable, or else by git in the
+/// folder that it was built in.
+fn commit() -> (String, bool) {
+    if let Some(commit) = option_env!("OUTRIDER_COMMIT") {
+        return (commit.to_owned(), false);
+    }
+    let Some(commit) = output("git", &["rev-parse", "--short=12", "HEAD"]) else {
+        return ("unknown".to_owned(), false);
+    };
+    // Files that git does not know are no part of what is measured.
+    let changes = output("git", &["status", "--porcelain", "--untracked-files=no"]);
+    (commit, changes.is_some_and(|changes| !changes.is_empty()))
+}
+
+/// Output of a program; `None` if it fails.
+fn output(program: &str, arguments: &[&str]) -> Option<String> {
     let said = Command::new(program).args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output();
-    let said = said.ok().filter(|output| output.status.success());
-    said.map_or_else(|| "unknown".to_owned(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    let said = said.ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8_lossy(&said.stdout).trim().to_owned())
 }
 
 /// The processor's name and which of the instructions that matter here it has.

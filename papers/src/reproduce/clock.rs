@@ -72,8 +72,9 @@ impl Clock {
     pub fn seconds(&self, session: &Session) -> f64 {
         let statistics = &session.statistics;
         let drafts = session.rounds.iter().map(|round| round.drafted.len()).sum::<usize>() + statistics.passed;
-        let computing = (self.draft + self.row) * drafts as f64 + self.pass * statistics.server_passes as f64;
-        computing + self.crossings(session)
+        let drafting = self.draft * statistics.draft_passes as f64;
+        let judging = self.row * drafts as f64 + self.pass * statistics.server_passes as f64;
+        drafting + judging + self.crossings(session)
     }
 
     /// Time of a session's frames on the link, in seconds. Rounds wait for each other; a text of the target alone
@@ -154,16 +155,19 @@ mod tests {
             threshold: None,
             other_bits: std::collections::BTreeMap::new(),
         };
-        let session = |rounds: Vec<RoundRecord>, server_passes| Session {
+        let session = |rounds: Vec<RoundRecord>, server_passes, draft_passes| Session {
             prompt: vec![0],
             tokens: vec![1; 8],
             origins: Vec::new(),
             rounds,
-            statistics: Statistics { server_passes, ..Statistics::default() },
+            statistics: Statistics { server_passes, draft_passes, ..Statistics::default() },
         };
-        let rounds = clock.seconds(&session(vec![round.clone(), round], 2));
+        let rounds = clock.seconds(&session(vec![round.clone(), round], 2, 6));
         assert!((rounds - (6.0 * 0.0015 + 2.0 * 0.02 + 2.0 * (0.1 + 0.02))).abs() < 1e-9, "{rounds}");
-        let alone = clock.seconds(&session(Vec::new(), 8));
+        let alone = clock.seconds(&session(Vec::new(), 8, 0));
         assert!((alone - (8.0 * 0.02 + 0.02)).abs() < 1e-9, "{alone}");
+        // A cascade that asks the target for every token, after a pass of the draft model for each.
+        let asked = clock.seconds(&session(Vec::new(), 8, 8));
+        assert!((asked - alone - 8.0 * 0.001).abs() < 1e-9, "{asked}");
     }
 }

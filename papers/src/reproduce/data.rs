@@ -51,7 +51,10 @@ impl Data {
     /// # Errors
     /// If a prompt cannot be encoded.
     pub fn new(lines: Vec<Line>, encode: Encode) -> Result<Self, Failure> {
-        let prompts = lines.iter().map(|line| encode(&line.ask)).collect::<Result<_, _>>()?;
+        let prompts: Vec<Vec<u32>> = lines.iter().map(|line| encode(&line.ask)).collect::<Result<_, _>>()?;
+        if let Some(number) = prompts.iter().position(Vec::is_empty) {
+            return Err(format!("prompt {} of the data is empty; nothing can follow it", number + 1).into());
+        }
         Ok(Self { lines, prompts, encode })
     }
 
@@ -153,10 +156,12 @@ fn read_file(path: &Path, is_one: bool, most: usize) -> Result<Vec<Line>, DataEr
         return Ok((1..).zip(rows).map(line).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect());
     }
     let text = fs::read_to_string(path).map_err(|source| DataError::Read { path: path.to_owned(), source })?;
+    // Some editors begin a file with a byte order mark.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let numbered = || (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
     let lines: Vec<Option<Line>> = match &kind[..] {
         "json" | "jsonl" | "ndjson" if text.trim_start().starts_with('[') => {
-            let values: Vec<Value> = serde_json::from_str(&text).map_err(LineError::from).map_err(at(1))?;
+            let values: Vec<Value> = serde_json::from_str(text).map_err(LineError::from).map_err(at(1))?;
             let values = (1..).zip(values).take(most);
             values.map(|(number, value)| formats::of_json(value).map_err(at(number))).collect::<Result<_, _>>()?
         }
@@ -167,9 +172,9 @@ fn read_file(path: &Path, is_one: bool, most: usize) -> Result<Vec<Line>, DataEr
             };
             numbered().take(most).map(line).collect::<Result<_, _>>()?
         }
-        "story" => vec![Some(formats::of_story(&text).map_err(at(1))?)],
-        "summary" => vec![Some(formats::of_summary(&text).map_err(at(1))?)],
-        _ if is_one => vec![formats::of_text(&text)],
+        "story" => vec![Some(formats::of_story(text).map_err(at(1))?)],
+        "summary" => vec![Some(formats::of_summary(text).map_err(at(1))?)],
+        _ if is_one => vec![formats::of_text(text)],
         _ => numbered().map(|(_, line)| formats::of_text(line)).take(most).collect(),
     };
     Ok(lines.into_iter().flatten().take(most).collect())

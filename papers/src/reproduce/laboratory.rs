@@ -377,12 +377,13 @@ impl ForReal {
     pub fn told(&self, setting: &str) -> String {
         let Self { texts, seconds, link, waking, computing, clock } = self;
         format!(
-            "\nIn real time over the emulated link, {setting}, {texts} texts ({REAL_TEXTS}, {REAL_TURNS} times \
+            "\nIn real time over the emulated link, {setting}, {texts} texts ({}, {REAL_TURNS} times \
              each): {seconds:.2} s. Over twice the link they take {link:.3} of that and what the clock says of a \
              link. Without a link they take {computing:.2} of what the clock says of this pair's own passes (a \
              draft {:.2} ms, a pass {:.2} ms + {:.2} ms a draft), which leaves out sampling, coding and waking \
              the other end. With one, a round takes {:.1} ± {:.1} ms more than that and the link, since whoever \
              has waited is slow at first. Both are little beside passes of the papers' models.\n",
+            texts / REAL_TURNS,
             1e3 * clock.draft,
             1e3 * clock.pass,
             1e3 * clock.row,

@@ -61,7 +61,7 @@ use generation::Generation;
 use learned::Lessons;
 use ledger::Ledger;
 pub use preview::{GuessLine, Preview};
-use reaction::{LogitsRow, Outgoing, Reaction, Received, Step};
+use reaction::{LogitsRow, Outgoing, Reaction, Received, Step, Told};
 use settings::Ends;
 pub use settings::{Ahead, DraftInfo, Mode, Settings, Speculation};
 
@@ -257,10 +257,15 @@ impl EdgeSession {
         let generation = self.generation.as_mut().filter(|_| self.connection.stage() == Stage::Up);
         Ok(match generation.and_then(|generation| generation.next_step(now)) {
             None => None,
-            Some(Step::Forward(forward)) => Some(EdgeOutput::Forward(self.wanted(forward))),
-            Some(Step::Tell(bytes)) => {
+            Some(Step::Forward(forward)) => {
+                if forward.rows > 0 {
+                    self.ledger.drafts();
+                }
+                Some(EdgeOutput::Forward(self.wanted(forward)))
+            }
+            Some(Step::Tell(Told { bytes, payload_bits, found })) => {
                 let bits = self.connection.post(bytes);
-                self.ledger.told(bits);
+                self.ledger.told(bits, payload_bits, found);
                 self.connection.poll(now)
             }
             Some(Step::Send(Outgoing { round, bytes })) => {

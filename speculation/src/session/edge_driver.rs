@@ -164,6 +164,8 @@ pub struct Driver<P: Platform, D> {
     offline_tokens: usize,
     /// Attempts to connect since the last that succeeded.
     failed: u32,
+    /// Connections since the last token that the server answered and that were lost all the same.
+    fruitless: u32,
     /// The reason with which the server ended the last connection, if it gave one.
     interruption: Option<ErrorFrame>,
     /// Time at which others last had a turn; `None`: a frame waits for one.
@@ -228,6 +230,7 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
             retry,
             offline_tokens: 0,
             failed,
+            fruitless: 0,
             interruption,
             turned,
             silent_since,
@@ -258,7 +261,7 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
         loop {
             match self.next_event(&mut user).await? {
                 Event::Committed(committed) => {
-                    self.stalls = 0;
+                    (self.stalls, self.fruitless) = (0, 0);
                     (user.tell)(&self.session, Notice::Committed(committed));
                     self.tell_guesses(&mut user);
                 }
@@ -268,6 +271,7 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
                 Event::Interrupted(error) => self.interruption = Some(error),
                 Event::Resumed { anew } => {
                     (self.failed, self.interruption) = (0, None);
+                    self.fruitless += 1;
                     (user.tell)(&self.session, Notice::Resumed { anew });
                 }
                 Event::Connected(_) => {}
@@ -393,13 +397,14 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
     ) -> Result<(), Failure<P, D>> {
         // That a server does not know a saved session is no reason not to begin.
         let begins = self.session.server().is_none() && self.session.saved().is_none();
-        if !self.session.disconnected() || !begins && self.failed >= self.retry.attempts {
+        if !self.session.disconnected() || !begins && self.failed + self.fruitless >= self.retry.attempts {
             return Err(self.interruption.take().map_or(DriveError::Lost, DriveError::Closed));
         }
         loop {
-            let pause = self.retry.pause_after(self.failed, self.platform.chance());
+            let earlier = self.failed + self.fruitless;
+            let pause = self.retry.pause_after(earlier, self.platform.chance());
             self.failed += 1;
-            (user.tell)(&self.session, Notice::Reconnecting { attempt: self.failed, pause });
+            (user.tell)(&self.session, Notice::Reconnecting { attempt: earlier + 1, pause });
             let until = self.platform.now() + pause;
             let goes_on = self.guess_offline(until, user).await?;
             let rest = until.saturating_sub(self.platform.now());

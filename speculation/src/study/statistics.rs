@@ -139,6 +139,8 @@ pub struct Statistics {
     pub downlink_bits: usize,
     /// Passes of the target that gave a token or a verdict; reading the prompt is not counted.
     pub server_passes: usize,
+    /// Passes of the draft model that gave logits, also where a gate or a stop rule made no draft of them.
+    pub draft_passes: usize,
     /// Time from the start to the first committed token.
     pub first_token: Duration,
     /// Time from the start to the last committed token.

@@ -59,6 +59,7 @@ impl ToyEdge {
             tokenizer_hash: tokenizer().fingerprint(),
             context_length,
             heads: None,
+            guess_chance: None,
         };
         let session = EdgeSession::new(info);
         let mut edge = Self { socket, session, draft: CachedToy::new(draft), origin: Instant::now() };

@@ -15,7 +15,7 @@ import type { ChosenPolicies } from './policies.js';
 import type { PredictionView } from './prediction-view.js';
 import { sameLink } from './prediction.js';
 import type { RunsView } from './runs-view.js';
-import { endSentence, sentenceFor } from './sentences.js';
+import { cutSentence, endSentence, sentenceFor } from './sentences.js';
 import { Paced } from './paced.js';
 import { complain, remark, report, setFinish, setState } from './stage.js';
 import { forget, keep } from './suspended.js';
@@ -220,7 +220,7 @@ export class Runner {
     } catch (error) {
       this.#generation = null;
       report('');
-      complain(sentenceFor(error));
+      complain(this.isCut ? cutSentence : sentenceFor(error));
       setState('failed', true);
       return null;
     } finally {

@@ -79,6 +79,9 @@ export const offlineSentence =
 export const awaySentence =
   'You are offline, or the server is. Your chat is still here, and the draft model goes on: its text is grey and unverified until the server can be reached.';
 
+/** The page itself has cut its link, and a text failed. */
+export const cutSentence = 'The link is cut. Press “Connect again” for the server to write.';
+
 /** The state of a text whose server cannot be reached. */
 export const reconnectingSentence = 'Offline: grey text is unverified. Connecting again';
 

@@ -111,6 +111,11 @@ impl Verify {
 
     /// Loads the model to the device, with KV memory for this number of sessions.
     fn bring<U: UseBackend>(&self, model: StoredModel, sessions: usize, user: U) -> Result<U::Gives, CommandError> {
+        if matches!(self.device, DeviceName::Cpu) {
+            let mut model = model.into_model()?;
+            model.set_activation_bits(self.pair.activation_bits);
+            return Ok(user.with(CpuTarget::from(model)));
+        }
         let ModelConfig { layers, kv_heads, head_dim, .. } = model.config;
         // Keys and values in f32, with room for each session's last page.
         let token_bytes = 8 * layers * kv_heads * head_dim;

@@ -7,11 +7,11 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use outrider_models::{ChatTemplate, Conversation, Message, Model, TemplateVariables, TextStream, Tokenizer, Tool};
+use outrider_models::{ChatTemplate, Conversation, Message, TemplateVariables, TextStream, Tokenizer, Tool};
 use outrider_speculation::session::edge::Settings;
 
 use crate::{
-    cli::output::{CommandError, print},
+    cli::output::{CommandError, is_read, print},
     edge::NativeEdge,
 };
 
@@ -46,7 +46,7 @@ pub(super) fn variables(json: &str) -> Result<TemplateVariables, String> {
 pub(super) async fn converse(
     opening: Opening,
     edge: &mut NativeEdge<'_>,
-    (draft, tokenizer): (&Model, &Tokenizer),
+    tokenizer: &Tokenizer,
     settings: &Settings,
 ) -> Result<(), CommandError> {
     let Opening { template, system, tools, variables, mut said } = opening;
@@ -59,10 +59,12 @@ pub(super) async fn converse(
         }
         conversation.messages.push(Message::new("user", &text));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() as i64);
-        let prompt = template.encode(tokenizer, draft.config().first_token(), &conversation, now)?;
+        let prompt = template.encode(tokenizer, template.source().first_token, &conversation, now)?;
         let (mut stream, mut answer) = (TextStream::after(tokenizer, &prompt), String::new());
         let mut write = |piece: &str| {
-            print(piece);
+            if !is_read(piece) {
+                std::process::exit(0);
+            }
             answer.push_str(piece);
         };
         let generated = edge.generate(prompt, settings, |committed| {

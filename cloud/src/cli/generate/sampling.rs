@@ -1,18 +1,13 @@
 //! Sampling parameters of `outrider generate`: arguments, then the target's recommendations, then fixed defaults.
 
-use std::time::Duration;
-
 use clap::Args;
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::RecommendedSampling;
 use outrider_speculation::session::options::numbers::{NumberInfo, TEMPERATURE, TOP_K, TOP_P};
-use reqwest::{Client, Url};
 use serde::{Deserialize, Serialize};
 
+use super::beside;
 use crate::sampling::SamplingDefaults;
-
-/// Time limit for the server's description of itself.
-const TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -61,8 +56,9 @@ impl SamplingArgs {
         if is_complete {
             return;
         }
-        if let Some(defaults) = described(session, token).await {
-            self.take(defaults);
+        let described = beside::fetch(session, "v1/info", token).await;
+        if let Some(info) = described.and_then(|json| serde_json::from_slice::<Info>(&json).ok()) {
+            self.take(info.sampling);
         }
     }
 
@@ -90,32 +86,6 @@ impl SamplingArgs {
     }
 }
 
-/// Sampling that the server with this session's address uses for requests that give none.
-async fn described(session: &str, token: Option<&str>) -> Option<SamplingDefaults> {
-    let request = Client::builder().timeout(TIMEOUT).build().ok()?.get(info_url(session)?);
-    let request = match token {
-        Some(token) => request.bearer_auth(token),
-        None => request,
-    };
-    let described = async { request.send().await?.error_for_status()?.json::<Info>().await }.await;
-    described
-        .inspect_err(|error| tracing::debug!(%error, "the server does not describe itself"))
-        .ok()
-        .map(|info| info.sampling)
-}
-
-/// Address of `/v1/info` beside a session's address, for the same model.
-fn info_url(session: &str) -> Option<Url> {
-    let session = Url::parse(session).ok()?;
-    let mut url = session.join("v1/info").ok()?;
-    if let Some((_, model)) = session.query_pairs().find(|(key, _)| key == "model") {
-        url.query_pairs_mut().append_pair("model", &model);
-    }
-    let scheme = if url.scheme() == "wss" { "https" } else { "http" };
-    url.set_scheme(scheme).ok()?;
-    Some(url)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,13 +97,5 @@ mod tests {
         assert_eq!(sampling.complete(), SamplingParameters { temperature: 0.0, top_k: 20, top_p: 0.95 });
         let json = serde_json::to_string(&sampling).unwrap();
         assert_eq!(json, r#"{"temperature":0.0,"topK":20,"topP":0.95}"#);
-    }
-
-    #[test]
-    fn a_server_describes_itself_beside_its_sessions() {
-        let url = |session: &str| info_url(session).unwrap().to_string();
-        assert_eq!(url("ws://127.0.0.1:8787/session"), "http://127.0.0.1:8787/v1/info");
-        assert_eq!(url("wss://example.org/outrider/session?a=1"), "https://example.org/outrider/v1/info");
-        assert_eq!(url("ws://127.0.0.1/session?a=1&model=b%2Fc"), "http://127.0.0.1/v1/info?model=b%2Fc");
     }
 }

@@ -126,3 +126,15 @@ fn parquet_files_have_the_same_fields() {
     assert_eq!(found[0].later_turns, ["Rewrite it."]);
     assert_eq!(asked(&found[1]), ("Solve x + 1 = 2.".to_owned(), "x = 1"));
 }
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_text_and_an_empty_prompt_is_refused() {
+    check("marked.jsonl", "\u{feff}{\"prompt\": \"Once\"}\n{\"prompt\": \"a\"}\n", &[("Once", "–"), ("a", "–")]);
+    let lines = lines("empty.jsonl", "{\"prompt\": \"a\"}\n{\"prompt\": \"\"}\n").unwrap();
+    let encode = |ask: &Ask| match ask {
+        Ask::Prompt(prompt) => Ok(prompt.bytes().map(u32::from).collect()),
+        Ask::Messages(_) => Ok(Vec::new()),
+    };
+    let error = Data::new(lines, Rc::new(encode)).unwrap_err().to_string();
+    assert!(error.contains("prompt 2"), "{error}");
+}

@@ -363,7 +363,7 @@ fn samples(laboratory: &Laboratory, kind: Kind, method: Method) -> Result<Vec<Ve
 /// If the tokenizer refuses them, or there are none.
 pub fn windows(laboratory: &Laboratory, kind: Kind, used: Use) -> Result<Vec<Window>, Failure> {
     let count = (used == Use::HeldOut).then_some(laboratory.prompts);
-    let bos = laboratory.pair.draft.config().bos_token_id;
+    let bos = laboratory.pair.draft.config().first_token();
     let windows = kind.windows(used, count, &laboratory.pair.tokenizer, bos)?;
     if windows.is_empty() { Err("the tokenizer makes the texts too short".into()) } else { Ok(windows) }
 }

@@ -10,6 +10,7 @@ use super::{
     ledger::Ledger,
     settings::DraftInfo,
 };
+use crate::control::calibration::Calibration;
 
 impl EdgeSession {
     /// A session of a draft model, about to say Hello.
@@ -45,6 +46,7 @@ impl EdgeSession {
     }
 
     fn begun(draft: DraftInfo, connection: Connection, last_generation: u32) -> Self {
+        let calibration = draft.guess_chance.map_or_else(Calibration::default, Calibration::beginning_with);
         let mut session = Self {
             draft,
             server: None,
@@ -55,7 +57,7 @@ impl EdgeSession {
             settings: None,
             shaping: None,
             prompt_length: 0,
-            lessons: Lessons::default(),
+            lessons: Lessons { calibration, ..Lessons::default() },
             ledger: Ledger::default(),
         };
         session.reconnected();

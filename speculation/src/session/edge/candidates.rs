@@ -213,15 +213,17 @@ impl Candidates {
     }
 
     /// Continues the line to the end of what is `expected` after the text, unless the line differs from that; up to
-    /// `most` guesses in all.
-    pub(super) fn continue_line(&mut self, expected: &[u32], source: Source, most: usize) {
+    /// `most` guesses in all. Returns the number of guesses that this added.
+    pub(super) fn continue_line(&mut self, expected: &[u32], source: Source, most: usize) -> usize {
         if self.line().zip(expected).any(|((id, _), of)| id != *of) {
-            return;
+            return 0;
         }
+        let before = self.len();
         let (mut tip, room) = (self.tree.line().last(), most.saturating_sub(self.len()));
         for &id in expected.iter().skip(self.line_length()).take(room) {
             tip = self.drafted(tip, (id, source), None, None);
         }
+        self.len() - before
     }
 
     /// Takes second candidates as guesses where they are worth it.

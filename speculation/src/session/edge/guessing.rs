@@ -22,7 +22,7 @@ use super::{
     frames_unheard::{FramesUnheard, Sent},
     learned::Lessons,
     ledger::Books,
-    reaction::{LogitsRow, Reaction, Received, Step, check_chosen},
+    reaction::{LogitsRow, Reaction, Received, Step, Told, check_chosen},
     recall::Recall,
     settings::{Ahead, Ends, Settings},
     text::Text,
@@ -81,6 +81,8 @@ pub(super) struct Guessing {
     calibration: Calibration,
     /// Guesses that need no draft model; `None` under a fixed plan.
     recall: Option<Recall>,
+    /// Guesses that were looked up since the last frame.
+    found: usize,
     /// True once a token has come.
     has_begun: bool,
 }
@@ -141,6 +143,7 @@ impl Guessing {
             frames: FramesUnheard::none(),
             corrected: None,
             calibration: std::mem::take(&mut lessons.calibration),
+            found: 0,
             recall: (ahead.fixed.is_none() && !ahead.drafts_only).then(|| Recall::new(lessons)),
             has_begun: false,
         })
@@ -247,7 +250,7 @@ impl Guessing {
         let least = if self.rests() { LEAST_AT_REST } else { rates[0] };
         let Some(recall) = self.recall.as_mut().filter(|_| self.draft.is_none()) else { return };
         let (expected, matched) = recall.guesses(text, least, most.min(depth));
-        self.candidates.continue_line(&expected, Source::Found { matched }, most);
+        self.found += self.candidates.continue_line(&expected, Source::Found { matched }, most);
     }
 
     /// Begins a pass of the draft model after a guess, or after the text.
@@ -295,7 +298,7 @@ impl Guessing {
     }
 
     /// Makes a frame of guesses.
-    fn tell(&mut self, run: Run, patience: u32, now: Duration) -> Vec<u8> {
+    fn tell(&mut self, run: Run, patience: u32, now: Duration) -> Told {
         let Run { chain, parent, position, ids } = run;
         self.told_patience = patience;
         self.frames.send(Sent { at: now, end: position + ids.len() });
@@ -311,7 +314,9 @@ impl Guessing {
         // Every id is below V.
         let payload = self.scheme.encode_round(&Drafts::Ids(ids)).unwrap_or_default();
         let (generation, position) = (self.generation, position as u32);
-        Frame::Guesses(Guesses { generation, chain, parent, position, patience, count, payload }).encode()
+        let (payload_bits, found) = (8 * payload.len(), std::mem::take(&mut self.found));
+        let frame = Frame::Guesses(Guesses { generation, chain, parent, position, patience, count, payload });
+        Told { bytes: frame.encode(), payload_bits, found }
     }
 
     /// Takes the time of drafts, unless they caught up with guesses that were looked up.

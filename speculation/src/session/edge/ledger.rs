@@ -61,15 +61,23 @@ impl Ledger {
         (self.statistics.tokens == 0).then(|| now.saturating_sub(self.started))
     }
 
-    /// Counts a frame of guesses of `bits` bits that was sent.
-    pub(super) fn told(&mut self, bits: usize) {
+    /// Counts a frame of guesses of `bits` bits that was sent, `payload` of them for ids, and the guesses that were
+    /// looked up for it.
+    pub(super) fn told(&mut self, bits: usize, payload: usize, found: usize) {
         self.sent(bits);
         self.statistics.draft_frame_bits += bits;
+        self.statistics.payload_bits += payload;
+        self.statistics.drafted += found;
     }
 
     /// Counts a frame of `bits` bits that came.
     pub(super) fn received(&mut self, bits: usize) {
         self.statistics.downlink_bits += bits;
+    }
+
+    /// Counts a pass of the draft model.
+    pub(super) fn drafts(&mut self) {
+        self.statistics.draft_passes += 1;
     }
 
     /// Counts tokens that were committed without asking.

@@ -12,8 +12,18 @@ use crate::{Chosen, Forward, draft::DraftError};
 pub(super) enum Step {
     Forward(Forward),
     Send(Outgoing),
-    /// Send these bytes, which need not arrive.
-    Tell(Vec<u8>),
+    /// Send this frame of guesses, which need not arrive.
+    Tell(Told),
+}
+
+/// A frame of guesses, encoded.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) bytes: Vec<u8>,
+    /// Bits of the ids in it.
+    pub(super) payload_bits: usize,
+    /// Guesses that were looked up since the frame before.
+    pub(super) found: usize,
 }
 
 /// A frame that the cloud answers.

@@ -32,6 +32,9 @@ pub struct DraftInfo {
     pub context_length: u32,
     /// Trained heads on its hidden states, if it has any.
     pub heads: Option<Arc<Heads>>,
+    /// Weights of the [chance](crate::control::calibration::Calibration) that its guess is the target's token, if they
+    /// were measured.
+    pub guess_chance: Option<[f64; 3]>,
 }
 
 /// Both ends, as they have described themselves.

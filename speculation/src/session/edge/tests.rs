@@ -45,8 +45,13 @@ fn granted(limits: Limits) -> Welcome {
 }
 
 fn connected(context_length: u32) -> EdgeSession {
-    let mut session =
-        EdgeSession::new(DraftInfo { vocab_size: V, tokenizer_hash: [1; 32], context_length: 16, heads: None });
+    let mut session = EdgeSession::new(DraftInfo {
+        vocab_size: V,
+        tokenizer_hash: [1; 32],
+        context_length: 16,
+        heads: None,
+        guess_chance: None,
+    });
     let welcome = welcome(context_length);
     session.handle_frame(&Frame::Welcome(welcome).encode(), NOW).unwrap();
     session
@@ -393,7 +398,8 @@ fn a_sequence_cascade_keeps_its_text_to_the_last_token() {
 /// A text longer than the draft model can read is the target's: what was held is not lost.
 #[test]
 fn a_sequence_cascade_beyond_the_drafts_context_is_the_targets() {
-    let draft = DraftInfo { vocab_size: V, tokenizer_hash: [1; 32], context_length: 4, heads: None };
+    let draft =
+        DraftInfo { vocab_size: V, tokenizer_hash: [1; 32], context_length: 4, heads: None, guess_chance: None };
     let mut session = EdgeSession::new(draft);
     let welcome = welcome(16);
     session.handle_frame(&Frame::Welcome(welcome).encode(), NOW).unwrap();

@@ -5,7 +5,7 @@ use core::time::Duration;
 /// The attempts to connect again when a connection is lost, and the pauses between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retry {
-    /// Attempts one after the other without success; 0 gives up at once.
+    /// Attempts one after the other without a token; 0 gives up at once.
     pub attempts: u32,
     /// The pause before the second; it doubles with each, and up to half of it is left to chance. The first comes at
     /// once.

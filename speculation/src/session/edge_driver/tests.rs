@@ -36,6 +36,8 @@ struct World {
     is_holding: bool,
     /// Number of frames to the edge after which the connection is cut.
     cut_behind: Option<usize>,
+    /// The same for every connection from the next on.
+    cuts_each_behind: Option<usize>,
     /// Attempts to connect that fail, from now on.
     failures: u32,
     /// The error with which the server refuses generations, or everything.
@@ -186,6 +188,7 @@ impl Platform for Shared {
             return Err("nobody is there");
         }
         world.is_cut = false;
+        world.cut_behind = world.cuts_each_behind.or(world.cut_behind);
         world.swallowed_behind = world.swallowed_behind.and_then(|(_, more)| Some((0, more.checked_sub(1)?)));
         Ok(self.clone())
     }
@@ -240,7 +243,7 @@ fn run<R>(future: impl Future<Output = R>) -> R {
 type Driven = Driver<Shared, Shared>;
 
 fn info() -> DraftInfo {
-    DraftInfo { vocab_size: V, tokenizer_hash: [1; 32], context_length: 64, heads: None }
+    DraftInfo { vocab_size: V, tokenizer_hash: [1; 32], context_length: 64, heads: None, guess_chance: None }
 }
 
 fn open(session: EdgeSession) -> (Driven, Shared) {
@@ -336,7 +339,8 @@ fn a_server_that_answers_without_text_is_given_twice_the_time() {
     let (end, tokens, notices) = generate(&mut driver, &world, Mode::CloudOnly);
     assert_eq!((end, tokens.len()), (LENGTH, 6));
     let resumed = notices.iter().filter(|notice| matches!(notice, Notice::Resumed { .. })).count();
-    assert_eq!((resumed, world.0.borrow().now), (3, Duration::from_secs(35)), "after 5, 10 and 20 s");
+    let expected = Duration::from_millis(35_300);
+    assert_eq!((resumed, world.0.borrow().now), (3, expected), "after 5, 10 and 20 s, and pauses of 0.1 and 0.2 s");
 }
 
 #[test]
@@ -353,6 +357,26 @@ fn pauses_double_until_a_connection_is_had_and_begin_again_after_it() {
         assert_eq!(world.0.borrow().pauses, [0, 100, 200, 400]);
     }
     assert_eq!(world.0.borrow().now, Duration::from_millis(1400));
+}
+
+/// A proxy that lets no message of some length through: each connection is welcomed, and cut.
+#[test]
+fn connections_that_bring_no_token_are_given_up() {
+    let (mut driver, world) = connected();
+    {
+        let mut world = world.0.borrow_mut();
+        (world.cut_behind, world.cuts_each_behind) = (Some(2), Some(1));
+        world.pauses.clear();
+    }
+    let (settings, mut tokens) = (settings(Mode::CloudOnly), 0);
+    let tell = |_: &EdgeSession, notice| {
+        if let Notice::Committed(committed) = notice {
+            tokens += committed.tokens.len();
+        }
+    };
+    let error = run(driver.generate(vec![0, 1], &settings, pending(), tell)).unwrap_err();
+    assert!(matches!(error, DriveError::Lost), "{error:?}");
+    assert_eq!((tokens, &world.0.borrow().pauses[..]), (2, &[0, 100, 200, 400][..]));
 }
 
 #[test]

@@ -99,7 +99,13 @@ async fn a_text_that_nobody_wants_is_aborted() {
     let engine = MockEngine::start(of_toy(target.clone()), tokenizer(), 2000).await;
     engine.stream(Streaming { step: Duration::from_millis(20), ..Streaming::default() });
     let server = gateway(&engine, options(&[]), guessing(info(vec![]))).await;
-    let draft = DraftInfo { vocab_size: 4, tokenizer_hash: tokenizer().fingerprint(), context_length: 64, heads: None };
+    let draft = DraftInfo {
+        vocab_size: 4,
+        tokenizer_hash: tokenizer().fingerprint(),
+        context_length: 64,
+        heads: None,
+        guess_chance: None,
+    };
     let request = |generation| {
         let (sampling, tokens) = (GREEDY, vec![1, 2]);
         Frame::Generate(Request { generation, sampling, seed: 1, max_new_tokens: 1000, tokens }).encode()

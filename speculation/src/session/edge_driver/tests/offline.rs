@@ -67,3 +67,31 @@ fn without_its_server_a_session_begins_and_guesses() {
     let other = DraftInfo { vocab_size: V + 1, ..info() };
     assert!(matches!(EdgeSession::absent(other, welcome, None), Err(EdgeError::Vocabulary { .. })));
 }
+
+/// The chances of the first guesses are those of the weights that came with the draft.
+#[test]
+fn a_session_begins_with_what_was_measured_of_its_draft() {
+    let welcome = connected().0.session().server().expect("it is connected").clone();
+    let first_chance = |guess_chance| {
+        let session = EdgeSession::absent(DraftInfo { guess_chance, ..info() }, welcome.clone(), None).unwrap();
+        let world = Shared::default();
+        {
+            let mut world = world.0.borrow_mut();
+            (world.is_cut, world.failures) = (true, 5);
+        }
+        let mut driver = Driver::new(session, world.clone(), world.clone(), world.clone());
+        driver.set_retry(Retry { attempts: 32, ..RETRY });
+        driver.set_offline_tokens(3);
+        let mut chance = None;
+        let tell = |session: &EdgeSession, notice| {
+            if matches!(notice, Notice::Guessed) {
+                chance = chance.or_else(|| session.guesses().chances.first().copied());
+            }
+        };
+        run(driver.generate(vec![0, 1], &settings(Mode::Ahead(Ahead::default())), pending(), tell)).unwrap();
+        chance.expect("it guesses")
+    };
+    // Weights of the constant alone: the logistic function of 2 and of -2.
+    assert!((first_chance(Some([2.0, 0.0, 0.0])) - 0.880_797).abs() < 1e-6);
+    assert!((first_chance(Some([-2.0, 0.0, 0.0])) - 0.119_203).abs() < 1e-6);
+}
