@@ -15,7 +15,7 @@ import pytest
 from gateway import Gateway, closed, connect, read_answer
 from outrider_vllm import channel as channel_module
 from outrider_vllm.address import Address, SettingError, TcpAddress, UnixAddress, parse_address
-from outrider_vllm.channel import MAX_CONNECTIONS, MAX_STRANGERS, Channel
+from outrider_vllm.channel import MAX_CONNECTIONS, MAX_STRANGERS, Channel, listen
 from outrider_vllm.messages import Guess, Hello, Status, frame
 
 TOKEN = b"0123456789abcdef"
@@ -278,3 +278,24 @@ def test_addresses() -> None:
     for bad in ("", "unix:", "/run/g.sock", "tcp:8790", "tcp::8790", "tcp:h:", "tcp:h:x", "tcp:h:70000", "tcp:h:1+2"):
         with pytest.raises(SettingError, match="has to be unix:PATH or tcp:HOST:PORT"):
             parse_address(bad, 0)
+
+
+def test_both_families_reach_the_port_of_all_interfaces() -> None:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            pass
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with listen(TcpAddress("::", 0)) as listener:
+        for host in ("127.0.0.1", "::1"):
+            socket.create_connection((host, listener.getsockname()[1]), timeout=5).close()
+
+
+def test_names_are_listened_at_in_their_family(monkeypatch: pytest.MonkeyPatch) -> None:
+    with listen(TcpAddress("localhost", 0)) as listener:
+        socket.create_connection(("127.0.0.1", listener.getsockname()[1]), timeout=5).close()
+    only_six = [(socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", 0, 0, 0))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: only_six)
+    monkeypatch.setattr(socket, "create_server", lambda *_, family, **__: socket.socket(family))
+    with listen(TcpAddress("six.example", 0)) as listener:
+        assert listener.family == socket.AF_INET6

@@ -61,9 +61,17 @@ class Lazy(Future[Any]):
 class Multiproc:
     """vLLM's executor, as far as ours touches it: every call is a message to the worker and one back."""
 
-    def __init__(self) -> None:
+    def __init__(self, stages: int = 1) -> None:
+        self.parallel_config = SimpleNamespace(pipeline_parallel_size=stages)
+        self._init_executor()
+
+    def _init_executor(self) -> None:
         self.worker = Worker()
         self.messages = 0
+
+    @classmethod
+    def supports_async_scheduling(cls) -> bool:
+        return True
 
     def collective_rpc(self, method: Any, args: tuple[Any, ...], non_block: bool = False) -> Any:  # noqa: ANN401
         self.messages += 1
@@ -141,6 +149,12 @@ def test_a_failure_reaches_the_engine(executor: Any) -> None:  # noqa: ANN401
     with suppress(ValueError):
         step(executor, fails=True)
     assert executor.take_draft_token_ids() == 5
+
+
+def test_schedulers_that_sample_separately_are_refused(executor: Any) -> None:  # noqa: ANN401
+    assert not type(executor).supports_async_scheduling()
+    with pytest.raises(Exception, match="cannot run 2 pipeline stages: use tensor or data parallelism"):
+        type(executor)(2)
 
 
 def test_other_calls_are_as_they_were(executor: Any) -> None:  # noqa: ANN401

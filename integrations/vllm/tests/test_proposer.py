@@ -385,3 +385,17 @@ def test_guesses_worth_nothing_are_not_judged(address: Address) -> None:
     assert sum(judged[-200:]) < 20
     assert all(a == 0 or b == 0 for a, b in pairwise(judged[-200:]))
     proposer.close()
+
+
+@pytest.mark.parametrize(("version", "warned"), [("0.32.0", False), ("0.32.0+cpu", False), ("0.33.1", True)])
+def test_another_version_of_vllm_is_noted(
+    address: Address,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    version: str,
+    warned: bool,
+) -> None:
+    assert address
+    monkeypatch.setattr("importlib.metadata.version", lambda _: version)
+    Proposer(config(), Clock()).close()
+    assert ("this is vLLM 0.33.1" in caplog.text) == warned

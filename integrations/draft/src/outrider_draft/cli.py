@@ -13,12 +13,13 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from outrider_draft import conversations, draft, export, report, target, teacher, training, trim, vocabulary
+from outrider_draft import conversations, draft, export, report, resumption, target, teacher, training, trim, vocabulary
 
 HELD_OUT = 100
 """Number of conversations for the report."""
@@ -36,6 +37,9 @@ def main(arguments: list[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f"outrider-draft: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("outrider-draft: interrupted; `make` goes on when the same command is given again", file=sys.stderr)
+        return 130
     return 0
 
 
@@ -99,44 +103,96 @@ def make(options: argparse.Namespace) -> None:
     device = _device(options.device)
     work = options.out / "work"
     work.mkdir(parents=True, exist_ok=True)
+    start = export.read_gguf(options.start) if options.start else None
     model = target.load(options.target, device)
+    plan = _plan(options, model, start)
+    record = work / "run.json"
+    if (work / "teacher").exists() and not record.exists():
+        raise ValueError(f"{work} does not say what it was made from: choose another --out, or delete {work}/teacher "
+                         f"and {work}/draft.pt")  # fmt: skip
+    made_from: dict[str, object] = {"--target": model.fingerprint, "--data": "given" if options.data else "none"}
+    if options.data is None:
+        resumption.unchanged(record, made_from)
     sequences = _sequences(options, model, work)
     if len(sequences) <= 2 * HELD_OUT:
-        raise ValueError(f"{len(sequences)} conversations are too few: {HELD_OUT} are held out, and more must be left")
+        raise ValueError(f"{len(sequences)} conversations are too few: {2 * HELD_OUT + 1} are needed, of which "
+                         f"{HELD_OUT} are held out for the report")  # fmt: skip
+    pieces = (part for one in sequences for part in (one.ids.tobytes(), one.answered.tobytes()))
+    made_from["the text of --data" if options.data else "the text of --tokens"] = resumption.digest(pieces)
+    resumption.unchanged(record, made_from)
     _estimate(model, sequences, options, device)
     teacher.teach(model, sequences, work / "teacher", device)
     lessons = list(teacher.lessons(work / "teacher"))
     held_out, lessons = lessons[:HELD_OUT], lessons[HELD_OUT:]
 
-    student = _student(options, model, lessons)
+    names = ("size", "vocabulary", "epochs", "seed")
+    trained = {f"--{name}": getattr(options, name) for name in names if not (start and name == "size")}
+    trained["--start"] = resumption.digest([options.start.read_bytes()]) if start else "none"
+    resumption.unchanged(record, trained)
+    student = _student(options, model, lessons, plan)
     schedule = training.Schedule(options.epochs, seed=options.seed)
     curve = training.train(student, lessons, held_out, schedule=schedule, path=work / "draft.pt", device=device)
 
     def settle() -> None:
-        steps = round(SETTLING * curve[-1][0] / schedule.tokens_per_batch)
+        steps = max(1, round(SETTLING * training.step_counts(lessons, schedule)[1]))
         training.settle(student, lessons, steps=steps, schedule=schedule, device=device)
 
     _write(student, model, sequences[:HELD_OUT], curve, options, device, settle)
 
 
-def _student(options: argparse.Namespace, model: target.Target, lessons: list[teacher.Lesson]) -> draft.Draft:
+@dataclass(frozen=True)
+class Plan:
+    """A draft that can be made: its shape, the tokens it has in any case, and what it begins with."""
+
+    shape: draft.Shape
+    always: list[int]
+    like_target: bool
+    """Whether it has blocks of the target's shape."""
+    start: tuple[vocabulary.Vocabulary, dict[str, export.Array]] | None
+    """Vocabulary and weights of the earlier draft."""
+
+
+def _plan(
+    options: argparse.Namespace, model: target.Target,
+    start: tuple[draft.Shape, vocabulary.Vocabulary, dict[str, export.Array]] | None,
+) -> Plan:  # fmt: skip
+    """Plan the draft before anything is computed.
+
+    Raises:
+        ValueError: if the options do not fit each other or the target.
+
+    """
+    size = model.vocab_size
+    always = [id_ for id_ in vocabulary.indispensable(model.tokenizer, model.end_of_turn) if id_ < size]
+    rows = vocabulary.choose(np.zeros(size), always, options.vocabulary).size + 1
+    if start is None:
+        shape, like_target = draft.shape_for(model.model.config, options.size, rows)
+        return Plan(shape, always, like_target, None)
+    shape, known, weights = start
+    if known.target_size != size:
+        raise ValueError(f"{options.start} drafts for a vocabulary of {known.target_size}, not {size}: give a draft "
+                         "that was made for this target")  # fmt: skip
+    lacking = set(vocabulary.of_bytes(model.tokenizer)) - set(known.tokens.tolist())
+    if lacking:
+        raise ValueError(f"{options.start} drafts for another tokenizer, {len(lacking)} of whose byte tokens have "
+                         "other ids: give a draft that was made for this target")  # fmt: skip
+    return Plan(shape, always, False, (known, weights))
+
+
+def _student(
+    options: argparse.Namespace, model: target.Target, lessons: list[teacher.Lesson], plan: Plan
+) -> draft.Draft:
     """The draft before its training: with blocks of the target, random, or as an earlier training left it."""
     counts = np.zeros(model.vocab_size, np.int64)
     for lesson in lessons:
         np.add.at(counts, lesson.ids[lesson.places + 1], 1)
-    always = vocabulary.indispensable(model.tokenizer, model.end_of_turn)
-    tokens = vocabulary.choose(counts, always, options.vocabulary)
-    if options.start:
-        shape, known, weights = export.read_gguf(options.start)
-        if known.target_size != model.vocab_size:
-            raise ValueError(f"{options.start} drafts for a vocabulary of {known.target_size}, not {model.vocab_size}")
-        student = draft.Draft(shape, tokens, model.model.config)
-        student.go_on_from(known, weights, model.model)
-    else:
-        shape, like_target = draft.shape_for(model.model.config, options.size, tokens.size + 1)
-        student = draft.Draft(shape, tokens, model.model.config)
-        if like_target:
-            student.start_from(model.model)
+    tokens = vocabulary.choose(counts, plan.always, options.vocabulary)
+    shape = plan.shape
+    student = draft.Draft(shape, tokens, model.model.config)
+    if plan.start:
+        student.go_on_from(*plan.start, model.model)
+    elif plan.like_target:
+        student.start_from(model.model)
     covered = counts[tokens.tokens].sum() / counts.sum()
     print(f"draft: {shape.weights(tokens.size + 1):,} weights, {shape.layers} blocks of {shape.hidden}, "
           f"{tokens.size} tokens that cover {covered:.1%} of the answers", flush=True)  # fmt: skip
@@ -145,16 +201,17 @@ def _student(options: argparse.Namespace, model: target.Target, lessons: list[te
 
 def _sequences(options: argparse.Namespace, model: target.Target, work: Path) -> list[target.Sequence]:
     path = options.data or work / "conversations.jsonl"
-    if options.data is None:
+    if options.data is None and conversations.answered(model.tokenizer, path) < options.tokens:
+        lines = conversations.lines(options.questions) if options.questions else []
+        questions = [line.strip() for line in lines if line.strip()]
         with _server(options) as url:
             writer = conversations.CompletionsServer.at(url)
-            lines = options.questions.read_text(encoding="utf-8").splitlines() if options.questions else []
-            questions = [line for line in lines if line.strip()]
             conversations.write_many(
                 writer, model.tokenizer, path, tokens=options.tokens, seed=options.seed, questions=questions
             )
     made = (target.sequence(model.tokenizer, c, model.end_of_turn, CONTEXT) for c in conversations.read(path))
-    return [sequence for sequence in made if sequence is not None]
+    # Tokenizers may have tokens that the model was not given rows for.
+    return [sequence for sequence in made if sequence is not None and sequence.ids.max() < model.vocab_size]
 
 
 @contextmanager
@@ -194,6 +251,11 @@ def _ready(running: subprocess.Popen[bytes], url: str, log: Path) -> str:
 
 def _device(name: str) -> str:
     if name != "auto":
+        try:
+            torch.zeros(1, device=name)
+        except (RuntimeError, AssertionError, NotImplementedError) as error:
+            reason = str(error).partition("\n")[0]
+            raise ValueError(f"--device {name} cannot be used here ({reason}): give cpu, or leave it out") from error
         return name
     return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
 
@@ -221,18 +283,18 @@ def _write(  # noqa: PLR0913, PLR0917
 ) -> None:  # fmt: skip
     """Write the draft's files, its model card and the figures. `settle` makes the draft fit for rounding to Q4_0."""
     out = options.out
-    export.write_folder(student, model, out / "safetensors")
+    export.write_folder(student, model, out / "safetensors", report.guess_chance(student, model, held_out, device))
     rows = {"f32": report.agreement(student, model, held_out, device)}
     trained = {name: w.clone() for name, w in student.body.state_dict().items()}
     for kind in export.TYPES:
         if kind == "q4_0":
             settle()
             trained = {name: w.clone() for name, w in student.body.state_dict().items()}
-        export.write_gguf(student, model, out / f"draft-{kind}.gguf", kind)
-        stored = export.rounded(student, kind)
-        student.load(stored)
+        student.load(export.rounded(student, kind))
         rows[kind] = report.agreement(student, model, held_out, device)
+        chance = report.guess_chance(student, model, held_out, device)
         student.body.load_state_dict(trained)
+        export.write_gguf(student, model, out / f"draft-{kind}.gguf", kind, chance)
     figures = {
         "target": model.name,
         "weights": student.shape.weights(student.vocabulary.size + 1),

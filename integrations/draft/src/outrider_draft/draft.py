@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,11 +36,11 @@ class Shape:
 def shape_for(config: Any, size: int, rows: int) -> tuple[Shape, bool]:  # noqa: ANN401
     """Shape of about `size` weights, and whether it has blocks of the target's shape.
 
-    Blocks of the target are taken if the budget holds at least two of them next to the table. Otherwise a third of the
-    budget goes to the table and the rest to three blocks or more.
+    Blocks of a Llama or Mistral are taken if the budget holds at least two of them next to the table. Otherwise at most
+    about a third of the budget goes to the table and the rest to three blocks or more.
 
     Raises:
-        ValueError: if the budget cannot hold the vocabulary.
+        ValueError: if the budget cannot hold the vocabulary and three blocks.
 
     """
     heads, hidden = int(config.num_attention_heads), int(config.hidden_size)
@@ -53,12 +53,15 @@ def shape_for(config: Any, size: int, rows: int) -> tuple[Shape, bool]:  # noqa:
     if layers >= 2 and config.model_type in LAYER_OF_LLAMA and not getattr(config, "attention_bias", False):
         layers = min(int(layers), int(config.num_hidden_layers))
         return Shape(target.hidden, target.intermediate, layers, heads, kv_heads, head_dim), True
-    width = max(64, round(size / 3 / rows / 64) * 64)
-    narrow = Shape(width, -(-width * 8 // 3 // 32) * 32, 1, width // 64, max(1, width // 192), 64)
-    if narrow.weights(rows) > size * 1.1:
-        raise ValueError(f"a draft of {size:,} weights cannot hold a vocabulary of {rows:,}: ask for fewer tokens")
-    layers = max(1, (size - narrow.weights(rows)) // Shape(**{**vars(narrow), "layers": 1}).weights(0) + 1)
-    return Shape(**{**vars(narrow), "layers": int(layers)}), False
+    for width in range(max(64, round(size / 3 / rows / 64) * 64), 0, -64):
+        heads = width // 64
+        kv_heads = max(count for count in range(1, max(1, heads // 3) + 1) if heads % count == 0)
+        narrow = Shape(width, -(-width * 8 // 3 // 32) * 32, 1, heads, kv_heads, 64)
+        blocks = (size - rows * width) / narrow.weights(0)
+        if blocks >= 3:
+            return replace(narrow, layers=round(blocks)), False
+    raise ValueError(f"a draft of {size:,} weights cannot hold {rows:,} tokens and three blocks: raise --size, or "
+                     "lower --vocabulary")  # fmt: skip
 
 
 class Draft(nn.Module):

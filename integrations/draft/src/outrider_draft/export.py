@@ -3,6 +3,7 @@
 A vocabulary of `n` of the target's tokens is stored as EAGLE-3 checkpoints store it: `draft_vocab_size` in the
 settings, and `d2t`, int64 `[n]`, the difference between each row's token and the row. `vocab_size` is the target's.
 Where the embedding table has `n + 1` rows instead of the target's, the last one stands for every other token.
+`guess_chance` has the weights of `report.guess_chance`.
 """
 
 from __future__ import annotations
@@ -64,17 +65,18 @@ def weights(draft: Draft) -> dict[str, Array]:
     return {f"model.{name}": w.detach().float().cpu().numpy() for name, w in draft.body.state_dict().items()}
 
 
-def write_folder(draft: Draft, target: Target, folder: Path) -> None:
+def write_folder(draft: Draft, target: Target, folder: Path, chance: dict[str, float] | None = None) -> None:
     """Write `config.json`, `model.safetensors` (f16) and the target's tokenizer."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(settings(draft, target), indent=2) + "\n", encoding="utf-8")
+    config = settings(draft, target) | ({"guess_chance": chance} if chance else {})
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     tensors: dict[str, Array] = {name: w.astype(np.float16) for name, w in weights(draft).items()}
     tensors["d2t"] = draft.vocabulary.d2t.astype(np.int64)
     save_file(tensors, folder / "model.safetensors")
     target.tokenizer.save_pretrained(folder)
 
 
-def write_gguf(draft: Draft, target: Target, path: Path, kind: str) -> None:
+def write_gguf(draft: Draft, target: Target, path: Path, kind: str, chance: dict[str, float] | None = None) -> None:
     """Write a GGUF file without a tokenizer; its matrices have the type `kind`, `q8_0` or `q4_0`."""
     config = settings(draft, target)
     writer = gguf.GGUFWriter(str(path), "llama")
@@ -82,6 +84,8 @@ def write_gguf(draft: Draft, target: Target, path: Path, kind: str) -> None:
     writer.add_file_type(FILE_TYPES[kind])
     writer.add_vocab_size(config["vocab_size"])
     writer.add_uint32("llama.draft_vocab_size", config["draft_vocab_size"])
+    for term, value in (chance or {}).items():
+        writer.add_float32(f"llama.guess_chance.{term}", value)
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(config["hidden_size"])
     writer.add_block_count(config["num_hidden_layers"])

@@ -13,6 +13,8 @@ from outrider_draft.draft import Draft
 from outrider_draft.target import Sequence, Target
 
 TEMPERATURES = (0.0, 0.7, 1.0)
+TEMPERATURE, TOP_P = 0.7, 0.95
+"""Sampling of a session that chooses none."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +40,9 @@ def agreement(draft: Draft, target: Target, sequences: list[Sequence], device: s
     tokens = torch.from_numpy(draft.vocabulary.tokens).to(device)
     for sequence in sequences:
         ids = torch.from_numpy(sequence.ids)[None].to(device)
-        places = torch.from_numpy(np.flatnonzero(sequence.answered[1:])).to(device)
-        hidden = target.model.base_model(input_ids=ids).last_hidden_state[0, places]
-        p = target.model.get_output_embeddings()(hidden).float()
-        q = draft(ids, places).float()
+        places = np.flatnonzero(sequence.answered[1:])
+        p = target.logits(sequence.ids, places, device)
+        q = draft(ids, torch.from_numpy(places).to(device)).float()
         for row, temperature in enumerate(TEMPERATURES):
             sums[row] += agree(p, q, tokens, temperature)
         count += len(places)
@@ -59,8 +60,8 @@ def agree(p: Tensor, q: Tensor, tokens: Tensor, temperature: float) -> tuple[flo
     if temperature == 0.0:
         same = float((p.argmax(-1) == tokens[q.argmax(-1)]).sum())
         return same, same
-    p = (p / temperature).softmax(-1)[:, tokens].double()
-    q = (q / temperature).softmax(-1).double()
+    p = _double((p / temperature).softmax(-1)[:, tokens])
+    q = _double((q / temperature).softmax(-1))
     overlap = float(torch.minimum(p, q).sum())
     order = (p / q).argsort(-1)
     p, q = p.gather(1, order), q.gather(1, order)
@@ -68,6 +69,57 @@ def agree(p: Tensor, q: Tensor, tokens: Tensor, temperature: float) -> tuple[flo
     larger = 1.0 - p.cumsum(-1)
     both = 1.0 / (larger / p + q.cumsum(-1) / q)
     return overlap, float(torch.nan_to_num(both, 0.0).sum())
+
+
+@torch.inference_mode()
+def guess_chance(draft: Draft, target: Target, sequences: list[Sequence], device: str) -> dict[str, float]:
+    """Weights of the chance that a guess is the target's token, with which an edge begins.
+
+    Both models choose by the same Gumbel noise, each from its nucleus, as in a session. The chance is a logistic
+    regression on the square roots of the guess's margin over the next best token, at most 12, and of its probability.
+    """
+    draft.to(device).eval()
+    tokens = torch.from_numpy(draft.vocabulary.tokens).to(device)
+    generator = torch.Generator(device).manual_seed(1)
+    inputs, right = [], []
+    for sequence in sequences:
+        ids = torch.from_numpy(sequence.ids)[None].to(device)
+        places = np.flatnonzero(sequence.answered[1:])
+        p = target.logits(sequence.ids, places, device)
+        q = draft(ids, torch.from_numpy(places).to(device)).float()
+        noise = -torch.empty_like(p).exponential_(generator=generator).log()
+        best = (_nucleus(q) + noise[:, tokens]).topk(2)
+        choice = best.indices[:, :1]
+        margin = (best.values[:, 0] - best.values[:, 1]).clamp(0.0, 12.0)
+        probability = q.softmax(-1).gather(1, choice)[:, 0]
+        inputs.append(torch.stack([torch.ones_like(margin), margin.sqrt(), probability.sqrt()], 1))
+        right.append((_nucleus(p) + noise).argmax(-1) == tokens[choice[:, 0]])
+    bias, margin, probability = _logistic(_double(torch.cat(inputs)), _double(torch.cat(right))).tolist()
+    return {"bias": bias, "margin": margin, "probability": probability}
+
+
+def _double(values: Tensor) -> Tensor:
+    """The values in f64; on the CPU if they were on Apple's GPU, which has no f64."""
+    return (values.cpu() if values.device.type == "mps" else values).double()
+
+
+def _nucleus(logits: Tensor) -> Tensor:
+    """Logits over the temperature of the tokens of the nucleus, and minus infinity for the others."""
+    logits = logits / TEMPERATURE
+    chances, order = logits.softmax(-1).sort(-1, descending=True)
+    beyond = chances.cumsum(-1) - chances >= TOP_P
+    return logits.masked_fill(beyond.scatter(-1, order, beyond), -torch.inf)
+
+
+def _logistic(inputs: Tensor, right: Tensor, steps: int = 25) -> Tensor:
+    """Weights of the logistic regression of `right` `[n]` on `inputs` `[n, 3]`, by Newton's method."""
+    ridge = torch.eye(inputs.shape[1], dtype=inputs.dtype, device=inputs.device)
+    weights = torch.zeros_like(inputs[0])
+    for _ in range(steps):
+        chance = (inputs @ weights).sigmoid()
+        slope = (inputs * (chance * (1 - chance))[:, None]).T @ inputs + ridge
+        weights += torch.linalg.solve(slope, inputs.T @ (right - chance) - weights)
+    return weights
 
 
 @torch.inference_mode()

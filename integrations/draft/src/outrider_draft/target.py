@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from outrider_draft.conversations import Conversation
+from outrider_draft.conversations import MARK, Conversation, render
+from outrider_draft.resumption import digest
 
 
 @dataclass(frozen=True)
@@ -32,10 +35,31 @@ class Target:
         bos = self.tokenizer.bos_token_id
         return bos is not None and self.tokenizer.encode("")[:1] == [bos]
 
-    @property
+    @cached_property
     def end_of_turn(self) -> int:
-        """Token that ends an answer."""
-        return int(self.tokenizer.eos_token_id)
+        """Token that ends an answer: the one that the chat template writes after it, else the model's own.
+
+        Some models end texts with another token, Gemma with `<eos>` and turns with `<end_of_turn>`.
+        """
+        listed = getattr(getattr(self.model, "generation_config", None), "eos_token_id", None)
+        ends = [*(listed if isinstance(listed, list) else [listed]), self.tokenizer.eos_token_id]
+        ends = [id_ for id_ in ends if id_ is not None]
+        special = {*ends, *self.tokenizer.all_special_ids, *self.tokenizer.added_tokens_decoder}
+        turns = [{"role": "user", "content": "?"}, {"role": "assistant", "content": MARK}]
+        after = render(self.tokenizer, turns, add_generation_prompt=False).rpartition(MARK)[2]
+        written = [id_ for id_ in self.tokenizer.encode(after, add_special_tokens=False) if id_ in special]
+        return int([*written, *ends][0])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Digest of the first weights of each of the model's tensors."""
+        return digest(w.detach().flatten()[:256].float().cpu().numpy().tobytes() for w in self.model.parameters())
+
+    def logits(self, ids: np.ndarray[Any, Any], places: np.ndarray[Any, Any], device: str) -> Tensor:
+        """The model's own logits after `places` `[k]` of the text `ids` `[n]`, scaled as it does; f32 `[k, vocab]`."""
+        text, rows = (torch.from_numpy(array).to(device) for array in (ids, places))
+        logits: Tensor = self.model(input_ids=text[None], logits_to_keep=rows, use_cache=False).logits[0]
+        return logits.float()
 
 
 def load(path: str, device: str) -> Target:
@@ -79,7 +103,7 @@ def sequence(tokenizer: Any, conversation: Conversation, end: int, limit: int) -
         before = conversation.messages[:index]
         prompt: list[int] = []
         if before:
-            text = tokenizer.apply_chat_template(before, tokenize=False, add_generation_prompt=True)
+            text = render(tokenizer, before, add_generation_prompt=True)
             prompt = tokenizer.encode(text, add_special_tokens=False)
         elif tokenizer.bos_token_id is not None:
             prompt = [tokenizer.bos_token_id]

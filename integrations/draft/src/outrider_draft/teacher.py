@@ -52,10 +52,7 @@ def teach(target: Target, sequences: list[Sequence], folder: Path, device: str) 
 @torch.inference_mode()
 def _lesson(target: Target, sequence: Sequence, device: str) -> Lesson:
     places = np.flatnonzero(sequence.answered[1:])
-    ids = torch.from_numpy(sequence.ids)[None].to(device)
-    hidden = target.model.base_model(input_ids=ids).last_hidden_state[0, torch.from_numpy(places).to(device)]
-    logits = target.model.get_output_embeddings()(hidden).float()
-    chances, top = logits.softmax(-1).topk(TOP)
+    chances, top = target.logits(sequence.ids, places, device).softmax(-1).topk(TOP)
     return Lesson(sequence.ids, places, top.cpu().numpy(), chances.cpu().numpy())
 
 

@@ -106,6 +106,12 @@ def accepted(draft: Draft, lessons: list[Lesson], device: str) -> float:
     return total / max(count, 1)
 
 
+def step_counts(lessons: list[Lesson], schedule: Schedule) -> tuple[int, int]:
+    """Steps of a pass over the lessons, and of the whole training."""
+    per_epoch = sum(1 for _ in batches(lessons, schedule.tokens_per_batch, np.random.default_rng(0)))
+    return per_epoch, max(1, round(schedule.epochs * per_epoch))
+
+
 def train(  # noqa: PLR0913
     draft: Draft, lessons: list[Lesson], held_out: list[Lesson], *, schedule: Schedule, path: Path, device: str
 ) -> list[tuple[int, float]]:
@@ -122,8 +128,7 @@ def train(  # noqa: PLR0913
         lr=schedule.learning_rate,
         betas=(0.9, 0.95),
     )
-    per_epoch = sum(1 for _ in batches(lessons, schedule.tokens_per_batch, np.random.default_rng(0)))
-    steps = max(1, round(schedule.epochs * per_epoch))
+    per_epoch, steps = step_counts(lessons, schedule)
     step, tokens, curve = 0, 0, []
     if path.exists():
         state = torch.load(path, map_location=device, weights_only=True)

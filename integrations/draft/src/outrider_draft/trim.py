@@ -32,14 +32,22 @@ def trim(draft: Path, out: Path, size: int, text: Path | None) -> Vocabulary:
     The tokens are those most frequent in `text`; without it the lowest ids, which byte-pair encoding merged first.
 
     Raises:
-        ValueError: if the draft is already trimmed, or `size` is too small.
+        ValueError: if the draft is already trimmed, `size` is too small, or `out` is the draft itself.
 
     """
+    if out.resolve() == draft.resolve() or (out.exists() and out.samefile(draft)):
+        raise ValueError(f"--out {out} is the draft itself: choose another path")
+    part = out.with_name(out.name + ".part")
     if draft.suffix == ".gguf":
-        tokenizer = AutoTokenizer.from_pretrained(draft.parent, gguf_file=draft.name)
-        return _gguf(draft, out, lambda rows: _choose(tokenizer, rows, size, text))
-    tokenizer = AutoTokenizer.from_pretrained(draft)
-    return _folder(draft, out, lambda rows: _choose(tokenizer, rows, size, text))
+        kept = _gguf(draft, part, size, text)
+        part.replace(out)
+        return kept
+    kept = _folder(draft, part, size, text)
+    out.mkdir(exist_ok=True)
+    for path in part.iterdir():
+        path.replace(out / path.name)
+    part.rmdir()
+    return kept
 
 
 def _choose(tokenizer: Any, rows: int, size: int, text: Path | None) -> Vocabulary:  # noqa: ANN401
@@ -52,13 +60,14 @@ def _choose(tokenizer: Any, rows: int, size: int, text: Path | None) -> Vocabula
     return vocabulary.choose(counts, [id_ for id_ in always if id_ is not None and id_ < rows], size)
 
 
-def _gguf(draft: Path, out: Path, choose: Any) -> Vocabulary:  # noqa: ANN401
+def _gguf(draft: Path, out: Path, size: int, text: Path | None) -> Vocabulary:
     reader = gguf.GGUFReader(draft)
     tensors = {tensor.name: tensor for tensor in reader.tensors}
     if "d2t" in tensors:
         raise ValueError(f"{draft} is already trimmed")
     head = tensors.get(HEAD, tensors[EMBEDDING])
-    kept: Vocabulary = choose(int(tensors[EMBEDDING].shape[1]))
+    tokenizer = AutoTokenizer.from_pretrained(draft.parent, gguf_file=draft.name)
+    kept = _choose(tokenizer, int(tensors[EMBEDDING].shape[1]), size, text)
     architecture = reader.fields["general.architecture"].contents()
     writer = gguf.GGUFWriter(str(out), architecture)
     for name, field in reader.fields.items():
@@ -81,7 +90,7 @@ def _gguf(draft: Path, out: Path, choose: Any) -> Vocabulary:  # noqa: ANN401
     return kept
 
 
-def _folder(draft: Path, out: Path, choose: Any) -> Vocabulary:  # noqa: ANN401
+def _folder(draft: Path, out: Path, size: int, text: Path | None) -> Vocabulary:
     config = json.loads((draft / "config.json").read_text(encoding="utf-8"))
     if "draft_vocab_size" in config:
         raise ValueError(f"{draft} is already trimmed")
@@ -90,7 +99,7 @@ def _folder(draft: Path, out: Path, choose: Any) -> Vocabulary:  # noqa: ANN401
         with safe_open(path, "pt") as file:
             tensors.update({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
     head = tensors.get("lm_head.weight", tensors["model.embed_tokens.weight"])
-    kept: Vocabulary = choose(int(config["vocab_size"]))
+    kept = _choose(AutoTokenizer.from_pretrained(draft), int(config["vocab_size"]), size, text)
     tensors["lm_head.weight"] = head[torch.from_numpy(kept.tokens)].contiguous()
     tensors["d2t"] = torch.from_numpy(kept.d2t.astype(np.int64))
     out.mkdir(parents=True, exist_ok=True)

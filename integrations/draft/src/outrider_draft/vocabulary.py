@@ -8,6 +8,10 @@ from typing import Any
 
 import numpy as np
 
+_PRINTED = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
+BYTES_OF_GPT2 = "".join(map(chr, (*_PRINTED, *range(0x100, 0x100 + 256 - len(_PRINTED)))))
+"""The 256 characters that stand for bytes in byte-level vocabularies."""
+
 
 @dataclass(frozen=True)
 class Vocabulary:
@@ -59,10 +63,13 @@ def choose(counts: np.ndarray[Any, Any], always: Iterable[int], size: int) -> Vo
 
 def indispensable(tokenizer: Any, end: int) -> list[int]:  # noqa: ANN401
     """Special tokens and those of single bytes, with which a draft can spell everything."""
-    special = [*tokenizer.all_special_ids, end]
-    alphabet = [token for token, id_ in tokenizer.get_vocab().items() if id_ >= 0 and _is_byte(token)]
-    return sorted({*special, *tokenizer.convert_tokens_to_ids(alphabet)})
+    return sorted({*tokenizer.all_special_ids, end, *of_bytes(tokenizer)})
 
 
-def _is_byte(token: str) -> bool:
-    return len(token) == 1 or (len(token) == 6 and token.startswith("<0x") and token.endswith(">"))
+def of_bytes(tokenizer: Any) -> list[int]:  # noqa: ANN401
+    """Tokens of single bytes: `<0x00>` to `<0xFF>`, or the characters that GPT-2's tokenizer writes for bytes."""
+    known = tokenizer.get_vocab()
+    names = [f"<0x{byte:02X}>" for byte in range(256)]
+    if not all(name in known for name in names):
+        names = list(BYTES_OF_GPT2)
+    return [known[name] for name in names if name in known]

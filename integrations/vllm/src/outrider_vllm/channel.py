@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from outrider_vllm.address import Address, SettingError, UnixAddress
+from outrider_vllm.address import Address, SettingError, TcpAddress, UnixAddress
 from outrider_vllm.messages import VERSION, Answer, BadMessageError, Guess, Hello, Status, Unframer, decode_guess, frame
 
 # Below vLLM's own logger, so that its settings show these lines.
@@ -286,8 +286,7 @@ def listen(address: Address) -> socket.socket:
     try:
         if isinstance(address, UnixAddress):
             return _listen_unix(address.path)
-        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-        listener = socket.create_server((address.host, address.port), family=family, backlog=MAX_CONNECTIONS)
+        listener = _listen_tcp(address)
     except OSError as error:
         raise SettingError(
             f"OUTRIDER_GUESSES: cannot listen at {address} ({error.strerror or error}); "
@@ -295,6 +294,16 @@ def listen(address: Address) -> socket.socket:
         ) from error
     listener.setblocking(False)
     return listener
+
+
+def _listen_tcp(address: TcpAddress) -> socket.socket:
+    """A socket of IPv4 if the host has such an address; `::` takes connections of both families."""
+    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    families = {family for family, *_ in found}
+    family = socket.AF_INET if socket.AF_INET in families else socket.AF_INET6
+    both = family == socket.AF_INET6 and address.host == "::" and socket.has_dualstack_ipv6()
+    where = (address.host, address.port)
+    return socket.create_server(where, family=family, backlog=MAX_CONNECTIONS, dualstack_ipv6=both)
 
 
 def _listen_unix(path: str) -> socket.socket:

@@ -15,6 +15,8 @@ from typing import Any
 
 from vllm.v1.executor import multiproc_executor  # type: ignore[import-not-found]
 
+from outrider_vllm.address import SettingError
+
 _PROPOSALS = "outrider_proposals"
 """The attribute of a step's output under which its proposals travel."""
 
@@ -42,6 +44,26 @@ class MultiprocExecutor(multiproc_executor.MultiprocExecutor):  # type: ignore[m
     """vLLM's executor, whose workers do a step at once."""
 
     _proposals: Any = _UNTOLD
+
+    @classmethod
+    def supports_async_scheduling(cls) -> bool:
+        """Asynchronous scheduling asks for samples at once and would sample each step twice."""
+        return False
+
+    def _init_executor(self) -> None:
+        """Start the workers.
+
+        Raises:
+            SettingError: with pipeline parallelism, for the same reason.
+
+        """
+        stages = self.parallel_config.pipeline_parallel_size
+        if stages > 1:
+            raise SettingError(
+                f"outrider_vllm.executor.MultiprocExecutor cannot run {stages} pipeline stages: use tensor or data "
+                "parallelism, or leave out --distributed-executor-backend"
+            )
+        super()._init_executor()
 
     def collective_rpc(self, method: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         """Call the workers, as vLLM does but for the two calls of a step."""

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from outrider_vllm.channel import Channel
 from outrider_vllm.messages import TAIL
 from outrider_vllm.pace import Pace, Rate
-from outrider_vllm.settings import settings
+from outrider_vllm.settings import settings, warn_of_version
 from outrider_vllm.store import Key, Store
 from outrider_vllm.temperature import put_right
 
@@ -61,6 +61,7 @@ class Proposer:
             SettingError: if something is missing, or cannot work with this version of vLLM.
 
         """
+        warn_of_version()
         self._settings = settings(vllm_config)
         put_right()
         self._clock = clock

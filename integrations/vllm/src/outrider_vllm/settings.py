@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,10 @@ from outrider_vllm.address import Address, SettingError, TcpAddress, parse_addre
 ADDRESS = "OUTRIDER_GUESSES"
 TOKEN_FILE = "OUTRIDER_GUESSES_TOKEN_FILE"
 PACE = "OUTRIDER_GUESSES_PACE"
+SUPPORTED = "0.32.0"
+"""Version of vLLM whose interface this package was written for."""
+
+logger = logging.getLogger("vllm.outrider")
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,21 @@ def settings(vllm_config: Any, environment: Mapping[str, str] = os.environ) -> S
         token=_token(environment) if isinstance(address, TcpAddress) else b"",
         judge_all=_judge_all(environment),
     )
+
+
+def warn_of_version() -> None:
+    """Warn in the log if the installed vLLM has another version than the supported one."""
+    try:
+        # Builds have a suffix, as in 0.32.0+cpu.
+        version = metadata.version("vllm").partition("+")[0]
+    except metadata.PackageNotFoundError:
+        return
+    if version != SUPPORTED:
+        logger.warning(
+            "guesses: this is vLLM %s, and outrider-vllm was tried with %s: if it fails, install that one",
+            version,
+            SUPPORTED,
+        )
 
 
 def _judge_all(environment: Mapping[str, str]) -> bool:
