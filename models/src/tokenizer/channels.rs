@@ -2,8 +2,8 @@
 //!
 //! An answer is a list of messages, `<|start|>assistant<|channel|>NAME to=RECIPIENT<|message|>TEXT<|end|>`, whose marks
 //! are special tokens. The analysis becomes `<think>TEXT</think>`, a call of a function
-//! `<tool_call>{"name": …, "arguments": TEXT}</tool_call>`, and everything else its text alone. So whoever reads
-//! reasoning and calls reads one form.
+//! `<tool_call>{"name": …, "arguments": TEXT}</tool_call>`, and everything else its text alone. Readers of reasoning
+//! and calls know one form.
 
 use serde_json::Value;
 use tokenizers::Tokenizer;

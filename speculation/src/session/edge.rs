@@ -429,8 +429,8 @@ impl EdgeSession {
         let settings = Settings { max_new_tokens: rest.left as u32, ..settings.clone() };
         let written = rest.text.len().saturating_sub(self.prompt_length);
         let frame = self.begin(rest.text, &settings).map_err(EdgeError::Forgotten)?;
-        if let (Some(generation), Some(guesses)) = (&mut self.generation, rest.guesses) {
-            generation.take_over(guesses);
+        if let Some(generation) = &mut self.generation {
+            generation.take_over(rest.guesses, rest.passed);
         }
         self.send_shape(written);
         self.send(None, frame.encode());

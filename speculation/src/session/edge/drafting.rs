@@ -38,6 +38,9 @@ pub(super) struct Drafting {
     /// Rows still to come of a forward pass whose round a verdict has discarded.
     discarded_rows: usize,
     untold: Untold,
+    /// Tokens that passed since the target's last pass and that a server, which had forgotten the text, has read with
+    /// its prompt.
+    told_anew: usize,
     /// Text that a sequence cascade has committed here and not yet reported.
     held: Option<Held>,
     /// Time at which the last streamed token came.
@@ -87,6 +90,7 @@ impl Drafting {
             cached: 0,
             discarded_rows: 0,
             untold: Untold::default(),
+            told_anew: 0,
             held: matches!(planner.gate(), Gate::SequenceCascade { .. }).then(Held::default),
             planner,
             streamed_at: None,
@@ -102,6 +106,16 @@ impl Drafting {
         if let Some(drafter) = drafter.filter(|_| is_committed) {
             drafter.teach(&mut lessons.thresholds);
         }
+    }
+
+    /// Tokens that have passed since the target's last pass.
+    pub(super) fn passed(&self) -> usize {
+        if self.held.is_some() { 0 } else { self.untold.passed.len() + self.told_anew }
+    }
+
+    /// Goes on after this number of tokens that have passed since the target's last pass.
+    pub(super) fn after_passed(&mut self, tokens: usize) {
+        self.told_anew = tokens;
     }
 
     /// Tokens at the text's end that a sequence cascade may yet take back.
@@ -183,6 +197,7 @@ impl Drafting {
         let length = text.len() + self.flight.drafted() + drafter.ids().len();
         let continued = self.flight.is_pipelined() && self.planner.continues(&drafter, length, text);
         let Untold { resampled, passed } = std::mem::take(&mut self.untold);
+        self.told_anew = 0;
         let passed_before = passed.len();
         let (payload, payload_bits) = drafter.payload();
         let frame = Frame::Draft(Draft {
@@ -226,6 +241,7 @@ impl Drafting {
     fn stream(&mut self, tokens: u32) -> Option<Outgoing> {
         let open = self.open.as_mut()?;
         let Untold { resampled, passed } = std::mem::take(&mut self.untold);
+        self.told_anew = 0;
         let (generation, round, epoch) = (self.generation, open.number, self.flight.epoch());
         let draft = Draft { generation, round, epoch, resampled, passed, stream: tokens, ..Draft::default() };
         open.phase = Phase::AwaitsTokens(tokens);
@@ -263,7 +279,8 @@ impl Drafting {
         let may_draft = self.planner.may_draft(drafter, position, text);
         let candidate = drafter.candidate(&q, position, self.planner.sees_token(drafted))?;
         let passed = self.untold.passed.len();
-        let fate = self.planner.decide(&q, row.hidden, candidate.seen(), passed, drafted, may_draft)?;
+        let unseen = passed + self.told_anew;
+        let fate = self.planner.decide(&q, row.hidden, candidate.seen(), unseen, drafted, may_draft)?;
         // At most five bytes an id, and a few more.
         let budget = self.planner.budget_beside(40 * (passed + 2));
         if let Some(token) = drafter.take(&q, candidate, fate, Slot { position, budget })? {

@@ -66,6 +66,8 @@ pub(super) struct Rest {
     pub(super) limit: Finish,
     /// Guesses at the text that follows.
     pub(super) guesses: Option<Candidates>,
+    /// Tokens at its end that have passed since the target's last pass.
+    pub(super) passed: usize,
 }
 
 impl Generation {
@@ -121,18 +123,22 @@ impl Generation {
         let mut text = self.text;
         text.take_back(self.writer.rounds().map_or(0, Drafting::held));
         let (left, limit) = (text.left(), text.limit());
+        let passed = self.writer.rounds().map_or(0, Drafting::passed);
         let guesses = match &mut self.writer {
             Writer::Ahead(guessing) => Some(guessing.take_candidates()),
             _ => None,
         };
         self.writer.teach(lessons);
-        Rest { text: text.into_ids(), left, limit, guesses }
+        Rest { text: text.into_ids(), left, limit, guesses, passed }
     }
 
-    /// Takes the guesses of the same text in a session that the server has forgotten.
-    pub(super) fn take_over(&mut self, guesses: Candidates) {
-        if let Writer::Ahead(guessing) = &mut self.writer {
-            guessing.take_over(guesses);
+    /// Takes the guesses of the same text in a session that the server has forgotten, and the number of tokens that had
+    /// passed since the target's last pass.
+    pub(super) fn take_over(&mut self, guesses: Option<Candidates>, passed: usize) {
+        match (&mut self.writer, guesses) {
+            (Writer::Ahead(guessing), Some(guesses)) => guessing.take_over(guesses),
+            (Writer::Rounds(drafting), _) => drafting.after_passed(passed),
+            _ => {}
         }
     }
 

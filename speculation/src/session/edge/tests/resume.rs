@@ -132,3 +132,28 @@ fn only_a_session_that_there_is_goes_on() {
     give(&mut session, Frame::Welcome(welcome(16))).unwrap();
     assert!(session.is_idle() && polled(&mut session).0.is_empty());
 }
+
+/// Ten tokens may pass before the target is asked, whichever server has read them.
+#[test]
+fn a_server_that_knows_nothing_does_not_change_when_a_cascade_asks() {
+    for before in [0, 4, 9] {
+        let mut session = connected(16);
+        let gate = Gate::TokenCascade { alpha: 1.0 };
+        let mode = Mode::Speculative(Speculation { gate, ..Speculation::new(K_SQS, 1) });
+        session.start(vec![0, 1], &Settings { mode, ..settings(13) }, NOW).unwrap();
+        let mut passed = 0;
+        while passed < before {
+            if let Some(EdgeOutput::Forward(_)) = session.poll(NOW).unwrap() {
+                session.handle_logits(&row(3), &[], NOW).unwrap();
+                passed += 1;
+            }
+        }
+        give(&mut session, refusal(ErrorCode::ShuttingDown)).unwrap();
+        assert!(session.disconnected());
+        session.reconnected();
+        polled(&mut session);
+        give(&mut session, Frame::Welcome(Welcome { ticket: Ticket { id: [3; 16], ..TICKET }, ..welcome(16) }))
+            .unwrap();
+        assert_eq!(next_draft(&mut session).passed.len(), 10 - before, "after {before}");
+    }
+}
