@@ -39,8 +39,8 @@ choices! {
         Sprinter = PolicyInfo {
             name: "sprinter",
             threshold: Some(("τ", 0.5)),
-            explanation: "A token skips verification while a trained head trusts the draft model by τ or more, which is \
-                          without a threshold the τ of the head's file; the first token below τ is verified.",
+            explanation: "A token skips verification while a trained head trusts the draft model by τ or more, by default \
+                          its own τ; the first token below is verified.",
             source: "Zhong et al., Algorithm 2",
             lossy: true,
             head: Some("gate"),
