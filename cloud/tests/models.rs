@@ -388,3 +388,13 @@ fn several_pairs_are_served_under_their_names() {
         assert!(line.contains(part), "{line}");
     }
 }
+
+/// A template that cannot be used is no reason not to continue a text.
+#[test]
+fn a_text_needs_no_chat_template() {
+    let broken = target_with("broken-template.gguf", ("tokenizer.chat_template", 8, &gguf_text("{% for %}")));
+    let given = ["generate", "--local", "--max-tokens", "4", "--target", broken.to_str().unwrap()];
+    assert!(outrider(&[&given[..], &[PROMPT]].concat()).status.success());
+    let said = String::from_utf8(outrider(&[&given[..], &["--chat", PROMPT]].concat()).stderr).unwrap();
+    assert!(said.contains("chat template"), "{said}");
+}

@@ -26,7 +26,7 @@ use self::sampling::SamplingArgs;
 use super::{
     drafting::DraftingArgs,
     explain::ExplainArgs,
-    output::{CommandError, is_read, print},
+    output::{CommandError, print, print_while_read},
 };
 use crate::{
     edge::{Generated, NativeEdge, Retry, Transport},
@@ -135,32 +135,21 @@ impl Generate {
         let mut info = pair::draft_info(&draft, &tokenizer)?;
         let heads = self.pair.heads(&draft, &tokenizer)?;
         info.heads = heads.as_ref().map(pair::heads).transpose()?;
-        let template = self.chat_template.as_deref();
-        let find = |config: &ModelConfig| {
-            let model = self.pair.target.as_deref().or(self.pair.draft.as_deref());
-            crate::chat::find(template, model, config, &tokenizer)
-        };
         let (mut edge, template) = if self.local {
             let target = self.pair.target_with(&tokenizer)?;
-            let template = find(target.config())?;
+            let template = self.chat.then(|| self.template(target.config(), &tokenizer)).transpose()?;
             let transport = self.local(target, &tokenizer)?;
             (NativeEdge::greet(&draft, info, transport).await?, template)
         } else {
             let token = self.token.as_deref();
             let edge = NativeEdge::connect(&draft, info, &self.server, token, Retry::default()).await?;
-            let given = match template {
-                None if self.chat => beside::fetch(&self.server, "pair/chat.json", token).await,
-                _ => None,
-            };
-            // The conversation is the target's.
-            let template = given.and_then(|json| ChatTemplate::from_json(&json).ok());
-            let template = template.map_or_else(|| find(draft.config()), Ok)?;
+            let template = if self.chat { Some(self.servers_template(&draft, &tokenizer).await?) } else { None };
             self.settings.sampling.learn_from(&self.server, token).await;
             (edge, template)
         };
         settings.sampling = self.settings.sampling.complete();
         edge.set_passages(Arc::new(passages(&self.context, &tokenizer)?));
-        if self.chat {
+        if let Some(template) = template {
             let variables = self.chat_template_kwargs.unwrap_or_default();
             let opening = chat::Opening { template, system: self.system, tools, variables, said: self.prompt };
             chat::converse(opening, &mut edge, &tokenizer, &settings).await?;
@@ -245,6 +234,22 @@ impl Generate {
         Ok(())
     }
 
+    /// The chat template that was given, or else a model's own.
+    fn template(&self, config: &ModelConfig, tokenizer: &Tokenizer) -> Result<ChatTemplate, CommandError> {
+        let model = self.pair.target.as_deref().or(self.pair.draft.as_deref());
+        Ok(crate::chat::find(self.chat_template.as_deref(), model, config, tokenizer)?)
+    }
+
+    /// The chat template that was given, or else the server's: the conversation is its target's.
+    async fn servers_template(&self, draft: &Model, tokenizer: &Tokenizer) -> Result<ChatTemplate, CommandError> {
+        let own = match self.chat_template {
+            None => beside::fetch(&self.server, "pair/chat.json", self.token.as_deref()).await,
+            Some(_) => None,
+        };
+        let own = own.and_then(|json| ChatTemplate::from_json(&json).ok());
+        own.map_or_else(|| self.template(draft.config(), tokenizer), Ok)
+    }
+
     fn local(&mut self, target: Model, tokenizer: &Tokenizer) -> Result<Transport, CommandError> {
         self.settings.sampling.follow(&target.config().sampling);
         let info = pair::target_info(&target, tokenizer, outrider_codec::frame::MAX_DRAFT_TOKENS)?;
@@ -254,9 +259,8 @@ impl Generate {
 
     /// Prints a piece of text as it comes, unless JSON was requested.
     fn show(&self, piece: &str) {
-        // The server stops, too, where the connection ends.
-        if !self.json && !is_read(piece) {
-            std::process::exit(0);
+        if !self.json {
+            print_while_read(piece);
         }
     }
 }

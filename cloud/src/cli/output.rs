@@ -20,8 +20,16 @@ pub(crate) fn print(text: &str) {
     is_read(text);
 }
 
-/// Prints a text as [`print`] does. Returns false if its reader has gone.
-pub(crate) fn is_read(text: &str) -> bool {
+/// Prints a text that is being written, and ends the process once its reader has gone; its connection ends with it, and
+/// the server stops.
+pub(crate) fn print_while_read(text: &str) {
+    if !is_read(text) {
+        process::exit(0);
+    }
+}
+
+/// Prints a text and returns false if its reader has gone.
+fn is_read(text: &str) -> bool {
     let mut out = stdout();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     match written {

@@ -11,7 +11,7 @@ use outrider_models::{ChatTemplate, Conversation, Message, TemplateVariables, Te
 use outrider_speculation::session::edge::Settings;
 
 use crate::{
-    cli::output::{CommandError, is_read, print},
+    cli::output::{CommandError, print, print_while_read},
     edge::NativeEdge,
 };
 
@@ -62,9 +62,7 @@ pub(super) async fn converse(
         let prompt = template.encode(tokenizer, template.source().first_token, &conversation, now)?;
         let (mut stream, mut answer) = (TextStream::after(tokenizer, &prompt), String::new());
         let mut write = |piece: &str| {
-            if !is_read(piece) {
-                std::process::exit(0);
-            }
+            print_while_read(piece);
             answer.push_str(piece);
         };
         let generated = edge.generate(prompt, settings, |committed| {

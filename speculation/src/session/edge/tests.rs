@@ -44,15 +44,16 @@ fn granted(limits: Limits) -> Welcome {
     Welcome { vocab_size: V, limits, eos_ids: vec![7], ticket: TICKET, detached_seconds: 120 }
 }
 
+fn draft_info() -> DraftInfo {
+    DraftInfo { vocab_size: V, tokenizer_hash: [1; 32], context_length: 16, heads: None, guess_chance: None }
+}
+
 fn connected(context_length: u32) -> EdgeSession {
-    let mut session = EdgeSession::new(DraftInfo {
-        vocab_size: V,
-        tokenizer_hash: [1; 32],
-        context_length: 16,
-        heads: None,
-        guess_chance: None,
-    });
-    let welcome = welcome(context_length);
+    connected_to(welcome(context_length))
+}
+
+fn connected_to(welcome: Welcome) -> EdgeSession {
+    let mut session = EdgeSession::new(draft_info());
     session.handle_frame(&Frame::Welcome(welcome).encode(), NOW).unwrap();
     session
 }
@@ -398,8 +399,7 @@ fn a_sequence_cascade_keeps_its_text_to_the_last_token() {
 /// A text longer than the draft model can read is the target's: what was held is not lost.
 #[test]
 fn a_sequence_cascade_beyond_the_drafts_context_is_the_targets() {
-    let draft =
-        DraftInfo { vocab_size: V, tokenizer_hash: [1; 32], context_length: 4, heads: None, guess_chance: None };
+    let draft = DraftInfo { context_length: 4, ..draft_info() };
     let mut session = EdgeSession::new(draft);
     let welcome = welcome(16);
     session.handle_frame(&Frame::Welcome(welcome).encode(), NOW).unwrap();

@@ -93,19 +93,7 @@ fn a_branch_that_is_right_goes_on() {
 #[test]
 fn the_lines_groups_come_first() {
     for patience in [0.0, 1.0] {
-        let mut session = EdgeSession::new(DraftInfo {
-            vocab_size: V,
-            tokenizer_hash: [1; 32],
-            context_length: 16,
-            heads: None,
-            guess_chance: None,
-        });
-        session
-            .handle_frame(
-                &Frame::Welcome(granted(Limits { max_guesses: 16, max_draft_tokens: 16, ..LIMITS })).encode(),
-                NOW,
-            )
-            .unwrap();
+        let mut session = connected_to(granted(Limits { max_guesses: 16, max_draft_tokens: 16, ..LIMITS }));
         let plan = Schedule { group: 2, patience, lead: 6 };
         let mode = Mode::Ahead(Ahead { fixed: Some(plan), branches: Some(true), ..Ahead::default() });
         session.start(vec![0, 1], &Settings { mode, ..settings(9) }, NOW).unwrap();
@@ -166,14 +154,7 @@ fn without_branches_it_is_one_chain() {
         let (told, _) = told(&mut begun(branches));
         assert!(told.len() == 2 && told.iter().all(|told| told.0 == 1 && told.1 == 0), "{told:?}");
     }
-    let mut session = EdgeSession::new(DraftInfo {
-        vocab_size: V,
-        tokenizer_hash: [1; 32],
-        context_length: 16,
-        heads: None,
-        guess_chance: None,
-    });
-    session.handle_frame(&Frame::Welcome(granted(Limits { max_branches: 0, ..LIMITS })).encode(), NOW).unwrap();
+    let mut session = connected_to(granted(Limits { max_branches: 0, ..LIMITS }));
     let mode = Mode::Ahead(Ahead { fixed: Some(PLAN), branches: Some(true), ..Ahead::default() });
     session.start(vec![0, 1], &Settings { mode, ..settings(9) }, NOW).unwrap();
     assert!(told(&mut session).0.iter().all(|told| told.1 == 0));
@@ -184,14 +165,7 @@ fn without_branches_it_is_one_chain() {
 #[test]
 fn where_draws_are_the_targets_own_the_likeliest_is_guessed() {
     let first_two = |own_draws, seed, temperature| {
-        let mut session = EdgeSession::new(DraftInfo {
-            vocab_size: V,
-            tokenizer_hash: [1; 32],
-            context_length: 16,
-            heads: None,
-            guess_chance: None,
-        });
-        session.handle_frame(&Frame::Welcome(granted(Limits { own_draws, ..LIMITS })).encode(), NOW).unwrap();
+        let mut session = connected_to(granted(Limits { own_draws, ..LIMITS }));
         let mode = Mode::Ahead(Ahead { fixed: Some(PLAN), branches: Some(true), ..Ahead::default() });
         let sampling = SamplingParameters { temperature, top_k: 0, top_p: 1.0 };
         session.start(vec![0, 1], &Settings { mode, seed, sampling, ..settings(9) }, NOW).unwrap();

@@ -103,8 +103,7 @@ fn a_server_that_knows_nothing_is_asked_for_the_rest() {
 
 #[test]
 fn only_a_session_that_there_is_goes_on() {
-    let draft =
-        DraftInfo { vocab_size: V, tokenizer_hash: [1; 32], context_length: 16, heads: None, guess_chance: None };
+    let draft = draft_info();
     let mut session = EdgeSession::new(draft.clone());
     assert!(!session.disconnected(), "the server was never met");
     let mut session = connected(16);
