@@ -12,7 +12,9 @@ test('guesses are looked up in the text and in texts of the page, without a draf
   const target = info.outputPath('grown.gguf');
   await writeGrownTarget(target, 32);
   const pages = await buildRecipes([{ ...bare, script }], info.outputPath('pages'));
-  await using server = await Server.start(['--target', target, '--own-draft', 'off'], pages);
+  // On a busy machine rows are dear, and no guess would be worth its own.
+  const flags = ['--target', target, '--own-draft', 'off', '--guesses', 'all'];
+  await using server = await Server.start(flags, pages);
   using proxy = await Proxy.before(server.url);
   await page.goto(`${proxy.url}/bare.html`);
   await expect(page.locator('#ready')).toHaveText('ready');
