@@ -33,11 +33,6 @@ impl Depth {
         self.prices.rows.worth(all.take(self.most), 0.0) > made.len()
     }
 
-    /// The number of drafts of these clarities that are worth their rows.
-    pub fn worth(&self, drafts: impl IntoIterator<Item = Option<Clarity>>) -> usize {
-        self.prices.rows.worth(self.paths(drafts), 0.0)
-    }
-
     /// The chances that a draft and all before it are right; drafts of unknown clarity have the usual rate.
     fn paths(&self, drafts: impl IntoIterator<Item = Option<Clarity>>) -> Vec<f64> {
         let mut path = 1.0;
@@ -59,12 +54,16 @@ mod tests {
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
+    fn worth(depth: &Depth, line: &[Option<Clarity>]) -> usize {
+        depth.prices.rows.worth(depth.paths(line.iter().copied()), 0.0)
+    }
+
     fn clarity(margin: f64) -> Option<Clarity> {
         Some(Clarity { margin, probability: 0.2 })
     }
 
     fn depth(row: f64, draft: f64) -> Depth {
-        let prices = Prices { rows: RowCosts::each(row), own_draft: Some(draft) };
+        let prices = Prices { rows: RowCosts::each(row), own_draft: Some(draft), ..Prices::default() };
         Depth { calibration: Calibration::default(), rate: 0.7, prices, most: 16 }
     }
 
@@ -81,7 +80,7 @@ mod tests {
     fn a_line_ends_after_an_unclear_choice_and_goes_on_after_clear_ones() {
         let depth = depth(0.1, 0.1);
         assert!(!depth.goes_on([clarity(0.01)]) && depth.goes_on([clarity(4.0); 6]));
-        assert_eq!(depth.worth([clarity(4.0), clarity(4.0), clarity(0.0), clarity(0.0), clarity(0.0)]), 3);
+        assert_eq!(worth(&depth, &[clarity(4.0), clarity(4.0), clarity(0.0), clarity(0.0), clarity(0.0)]), 3);
     }
 
     /// Lines that end by their clarity give more tokens for their price than lines of any fixed length. The planted
@@ -106,7 +105,7 @@ mod tests {
                     line.push(clarity(if shuffles { guess().0 } else { margin }));
                     right.push(is_right);
                 }
-                let judged = fixed.unwrap_or_else(|| depth.worth(line.iter().copied()));
+                let judged = fixed.unwrap_or_else(|| worth(&depth, &line));
                 let accepted = right.iter().take(judged).take_while(|right| **right).count();
                 for (clarity, is_right) in line.iter().zip(&right).take(accepted + 1) {
                     depth.calibration.observe(*clarity, *is_right);
@@ -115,7 +114,11 @@ mod tests {
                 cost += 1.0 + row * judged as f64 + draft * line.len() as f64;
                 // What a pass gives is what a price is in.
                 let goodput = tokens / cost;
-                depth.prices = Prices { rows: RowCosts::each(row * goodput), own_draft: Some(draft * goodput) };
+                depth.prices = Prices {
+                    rows: RowCosts::each(row * goodput),
+                    own_draft: Some(draft * goodput),
+                    ..Prices::default()
+                };
             }
             tokens / cost
         };

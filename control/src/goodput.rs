@@ -44,12 +44,14 @@ pub struct Prices {
     pub rows: RowCosts,
     /// Price of a draft that the server makes itself; `None` if it has no draft model.
     pub own_draft: Option<f64>,
+    /// True if the server looks guesses up in the text, which costs nothing.
+    pub looks_up: bool,
 }
 
 impl Default for Prices {
     /// Prices of a single session with the usual [`ROW_COST`] and no draft model.
     fn default() -> Self {
-        Self { rows: RowCosts::each(ROW_COST), own_draft: None }
+        Self { rows: RowCosts::each(ROW_COST), own_draft: None, looks_up: false }
     }
 }
 

@@ -188,7 +188,7 @@ impl Pair {
             14 => {
                 let own_draft = choose::one_of(input, &[None, Some(0.0), Some(0.3), Some(f64::INFINITY)])?;
                 let rows = RowCosts::each(choose::one_of(input, &[0.06, 0.0, 0.5])?);
-                self.cloud.set_prices(Prices { rows, own_draft });
+                self.cloud.set_prices(Prices { rows, own_draft, ..Prices::default() });
             }
             other => {
                 self.step(other.into());
@@ -303,7 +303,8 @@ impl Pair {
                 };
                 let clarity =
                     |id: u32| id.is_multiple_of(2).then(|| Clarity { margin: f64::from(id % 7), probability: 0.3 });
-                let drafts = ids.into_iter().map(|id| OwnDraft { id, clarity: clarity(id) }).collect();
+                let drafts =
+                    ids.into_iter().map(|id| OwnDraft { clarity: clarity(id), ..OwnDraft::from(id) }).collect();
                 self.cloud.handle_drafts(drafts);
                 true
             }

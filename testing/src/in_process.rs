@@ -143,7 +143,11 @@ impl InProcess {
         info.limits.max_draft_tokens = MAX_DRAFT_TOKENS;
         let mut pair = Self::new(draft, &target, info, None);
         let share = |time: Duration| time.as_secs_f64() / times.pass.as_secs_f64();
-        pair.cloud.set_prices(Prices { rows: RowCosts::each(share(times.row)), own_draft: times.own_draft.map(share) });
+        pair.cloud.set_prices(Prices {
+            rows: RowCosts::each(share(times.row)),
+            own_draft: times.own_draft.map(share),
+            looks_up: false,
+        });
         (pair.draft_time, pair.pass_time, pair.row_time) = (times.draft, times.pass, times.row);
         (pair.own_draft_time, pair.reads_while_drafting) = (times.own_draft, true);
         pair.uplink.configure(None, times.delay);
@@ -356,7 +360,7 @@ fn drafts(model: &mut CachedToy, wanted: &OwnDrafts) -> Vec<OwnDraft> {
             panic!("a guess is a token");
         };
         text.push(id);
-        drafts.push(OwnDraft { id, clarity });
+        drafts.push(OwnDraft { clarity, ..OwnDraft::from(id) });
     }
     drafts
 }

@@ -97,11 +97,10 @@ pub struct Serve {
     /// cache takes half the bytes or less, all of them at the start.
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: DeviceName,
-    /// Drafts of the server's own, for texts that the target writes and no client has guessed in time, including those
-    /// of the API: off; on, as if drafting cost nothing; auto, where measured times promise more tokens per second;
-    /// lookup, what followed the same four tokens earlier in the text, for work that copies. The text is the same. For
-    /// on and auto the server drafts with the draft model on the CPU, whose KV caches may take as much as --kv-memory
-    /// again
+    /// Drafts of the server's own, where no client has guessed in time, and for texts of the API: off; on, as if
+    /// drafting cost nothing; auto, where measured times promise more tokens per second; lookup, what followed the same
+    /// tokens earlier in the text, for work that copies. The text is the same. For on and auto the server drafts with
+    /// the draft model on the CPU, whose KV caches may take as much as --kv-memory again
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = OwnDraftPolicy::Auto)]
     own_draft: OwnDraftPolicy,
     /// Drafts for texts of the API by the draft model, in sessions as browsers have them: a JSON object of drafting

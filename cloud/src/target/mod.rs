@@ -175,7 +175,7 @@ impl TargetSlot {
         match self {
             Self::Model(slot) => slot.engine().prices(),
             // The engine's own workers judge guesses; the comparison here costs no row.
-            Self::Gateway(_) => Prices { rows: RowCosts::each(0.0), own_draft: None },
+            Self::Gateway(_) => Prices { rows: RowCosts::each(0.0), ..Prices::default() },
         }
     }
 

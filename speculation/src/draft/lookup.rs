@@ -11,8 +11,11 @@ use std::{
     sync::Arc,
 };
 
-/// Number of tokens that must have been written before in the same order.
+/// Number of tokens in the same order after which a passage is taken to go on.
 const MATCH: usize = 4;
+/// The same of the text itself, whose guesses reveal nothing. Half of all pairs go on otherwise; a longer match has its
+/// own rate.
+const PAIR: usize = 2;
 /// The most tokens of all passages; the oldest passage goes first.
 const MOST_PASSAGE_TOKENS: usize = 1 << 18;
 /// The most tokens by which two places are compared.
@@ -78,6 +81,8 @@ pub struct Lookup {
     text: Vec<u32>,
     /// Position after the latest occurrence of each run of [`MATCH`] tokens.
     after: HashMap<[u32; MATCH], u32>,
+    /// Position after the latest occurrence of each pair of tokens.
+    after_pair: HashMap<[u32; PAIR], u32>,
     passages: Arc<Passages>,
     found: Option<Place>,
 }
@@ -114,13 +119,17 @@ impl Lookup {
         let kept = self.found.filter(|place| self.at(place) == Some(token));
         self.found = kept.map(|place| Place { position: place.position + 1, matched: place.matched + 1, ..place });
         self.text.push(token);
-        let Some(run) = self.text.last_chunk::<MATCH>() else { return };
-        let earlier = self.after.insert(*run, self.text.len() as u32);
-        if self.found.is_none() {
-            let own = earlier.map(|position| self.place(None, position));
-            let other = self.passages.after.get(run).map(|&(passage, position)| self.place(Some(passage), position));
-            // The longer match; of equal ones the text's own.
-            self.found = [other, own].into_iter().flatten().max_by_key(|place| place.matched);
+        let end = self.text.len() as u32;
+        let pair = self.text.last_chunk().and_then(|pair| self.after_pair.insert(*pair, end));
+        let run = self.text.last_chunk::<MATCH>();
+        let earlier = run.and_then(|run| self.after.insert(*run, end));
+        // A short match gives way to a longer one.
+        if self.found.is_none_or(|place| place.matched < MATCH) {
+            let passage = run.and_then(|run| self.passages.after.get(run));
+            let other = passage.map(|&(passage, position)| self.place(Some(passage), position));
+            let own = [pair, earlier].into_iter().flatten().map(|position| self.place(None, position));
+            // The longer match; of equal ones the text's own, and the one that went on as expected.
+            self.found = other.into_iter().chain(own).chain(self.found).max_by_key(|place| place.matched);
         }
     }
 
@@ -183,9 +192,9 @@ mod tests {
     }
 
     #[test]
-    fn what_followed_the_same_four_tokens_is_guessed() {
-        assert_eq!(guesses(&[1, 2, 3, 4, 5, 6, 9, 1, 2, 3, 4], 3), [5, 6, 9]);
-        assert!(guesses(&[1, 2, 3, 4, 5, 6, 9, 2, 3, 4], 3).is_empty());
+    fn what_followed_the_same_two_tokens_is_guessed() {
+        assert_eq!(guesses(&[1, 2, 5, 6, 9, 1, 2], 3), [5, 6, 9]);
+        assert!(guesses(&[1, 2, 5, 6, 9, 2], 3).is_empty());
         assert!(guesses(&[], 3).is_empty());
     }
 
@@ -194,6 +203,14 @@ mod tests {
         assert_eq!(guesses(&[1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 6, 0, 1, 2, 3, 4], 1), [6]);
         // The fifth token agrees with the first place alone.
         assert_eq!(guesses(&[1, 2, 3, 4, 5, 7, 8, 1, 2, 3, 4, 6, 0, 0, 1, 2, 3, 4, 5], 2), [7, 8]);
+    }
+
+    #[test]
+    fn a_short_match_gives_way_to_a_longer_one() {
+        // After 3, 4 the latest place is 9's; the fourth token shows that the text repeats its beginning.
+        let text = [3, 4, 1, 2, 5, 6, 0, 1, 2, 9, 3, 4, 7, 3, 4, 1, 2];
+        assert_eq!(guesses(&text[..15], 1), [7]);
+        assert_eq!(guesses(&text, 2), [5, 6]);
     }
 
     #[test]

@@ -50,8 +50,8 @@ impl OwnDraft {
     /// Cost of a draft, in tokens that could be committed meanwhile at this rate.
     fn price(&self, goodput: f64) -> f64 {
         match self.policy {
-            OwnDraftPolicy::Off => f64::INFINITY,
-            OwnDraftPolicy::On | OwnDraftPolicy::Lookup => 0.0,
+            OwnDraftPolicy::Off | OwnDraftPolicy::Lookup => f64::INFINITY,
+            OwnDraftPolicy::On => 0.0,
             OwnDraftPolicy::Auto => goodput * self.engine.as_ref().map_or(f64::INFINITY, |engine| engine.rates.wait()),
         }
     }
@@ -88,12 +88,13 @@ impl Engine {
     /// Current prices of guesses.
     pub(crate) fn prices(&self) -> Prices {
         let goodput = self.rates.goodput();
-        let own_draft = self.own_draft.as_ref().map(|own| own.price(goodput));
+        let looks_up = self.own_draft_policy() == OwnDraftPolicy::Lookup;
+        let own_draft = self.own_draft.as_ref().filter(|_| !looks_up).map(|own| own.price(goodput));
         let rows = match self.guesses {
             GuessPolicy::Paid => self.rates.row_prices(),
             GuessPolicy::All => RowCosts::each(0.0),
         };
-        Prices { rows, own_draft }
+        Prices { rows, own_draft, looks_up }
     }
 }
 
@@ -132,7 +133,8 @@ impl Drafter {
             Self::Model(model) => model.draft(wanted).await,
             Self::Text(lookup) => {
                 lookup.read(&wanted.text);
-                Ok(lookup.guess(wanted.count).into_iter().map(Guess::from).collect())
+                let guesses = lookup.guess(wanted.count).into_iter().zip(lookup.matched()..);
+                Ok(guesses.map(|(id, matched)| Guess { matched, ..Guess::from(id) }).collect())
             }
         }
     }
@@ -187,7 +189,7 @@ impl ModelDrafter {
             }
             self.read.extend(&text[keep..]);
             text.push(id);
-            guesses.push(Guess { id, clarity: judgement.clarity });
+            guesses.push(Guess { clarity: judgement.clarity, ..Guess::from(id) });
         }
         Ok(guesses)
     }

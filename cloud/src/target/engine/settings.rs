@@ -59,7 +59,7 @@ pub enum OwnDraftPolicy {
     On,
     /// Drafts where measured times promise more tokens per second.
     Auto,
-    /// Drafts without a model: what followed the same four tokens earlier in the text. For work that copies.
+    /// Drafts without a model: what followed the same tokens earlier in the text. For work that copies.
     Lookup,
 }
 

@@ -27,6 +27,7 @@ use crate::{
         calibration::Calibration,
         depth::Depth,
         goodput::{CandidateRates, LEAST, Prices},
+        lookup_rates::LookupRates,
     },
     judge::Branch,
 };
@@ -80,6 +81,30 @@ pub(super) struct Known {
     pub(super) rates: CandidateRates,
     /// Chances of the server's own guesses by their clarity.
     calibration: Calibration,
+    /// Chances of those that it looks up.
+    lookups: LookupRates,
+}
+
+impl Known {
+    /// The chance that a guess of the server's own is right, if those before it are.
+    fn chance(&self, draft: &OwnDraft) -> f64 {
+        match (draft.matched, draft.clarity) {
+            (0, None) => self.rates.first.get(),
+            (0, clarity) => self.calibration.chance(clarity),
+            (matched, _) => self.lookups.rate(matched),
+        }
+    }
+
+    /// Counts a guess of the server's own.
+    fn observe(&mut self, draft: &OwnDraft, is_right: bool) {
+        if draft.matched > 0 {
+            return self.lookups.observe(draft.matched, is_right);
+        }
+        self.rates.first.observe(f64::from(u8::from(is_right)));
+        if draft.clarity.is_some() {
+            self.calibration.observe(draft.clarity, is_right);
+        }
+    }
 }
 
 /// Guesses that a pass judges.
@@ -163,8 +188,11 @@ impl GuessQueue {
         let own = self.own.take().unwrap_or_default();
         self.judged_own = None;
         if own.len() > self.ahead.line().take(own.len()).count() {
-            let worth =
-                self.depth(prices, most).worth(own.iter().map(|draft| draft.clarity)).max(self.probe(most)).min(most);
+            let paths = own.iter().scan(1.0, |path, draft| {
+                *path *= self.known.chance(draft);
+                Some(*path)
+            });
+            let worth = prices.rows.worth(paths, 0.0).max(self.probe(most)).min(most);
             let line = own.iter().take(worth).map(|draft| draft.id).collect();
             self.judged_own = Some(own);
             return Chosen { line, branches: Vec::new() };
@@ -218,15 +246,20 @@ impl GuessQueue {
 
     /// Decides where drafts of the server's own end.
     pub(super) fn depth(&self, prices: Prices, most: usize) -> Depth {
-        let Known { rates, calibration } = self.known;
+        let Known { rates, calibration, .. } = self.known;
         Depth { calibration, rate: rates.first.get(), prices, most }
     }
 
     /// Number of tokens that the server is to guess itself for the next pass, which are worth their drafting and their
     /// rows: none where the edge's are at hand; asked once a pass.
     pub(super) fn begin_drafting(&self, prices: Prices, most: usize) -> usize {
-        let Some(price) = prices.own_draft.filter(|_| self.own.is_none() && self.ahead.is_empty()) else { return 0 };
-        self.worth(&prices, price, most)
+        match prices.own_draft {
+            _ if self.own.is_some() || !self.ahead.is_empty() => 0,
+            // What is looked up costs nothing, and has a chance of its own.
+            _ if prices.looks_up => most,
+            Some(price) => self.worth(&prices, price, most),
+            None => 0,
+        }
     }
 
     /// Number of guesses that are worth their rows and what each costs besides, or one now and then that is not.
@@ -248,16 +281,12 @@ impl GuessQueue {
     /// Returns the number of right guesses at them that were not the first at their position.
     pub(super) fn written(&mut self, length: usize, tokens: &[u32], judged: usize) -> usize {
         (self.hold, self.own) = (Hold::Due, None);
-        let compares = judged > 0 || !self.ahead.is_empty();
+        let compares = judged > 0 || !self.ahead.is_empty() || self.judged_own.is_some();
         self.unmeasured = if compares { 0 } else { self.unmeasured + 1 };
         // Of drafts that were not worth their rows it is seen, too, whether they were right.
         for (draft, token) in self.judged_own.iter().flatten().zip(tokens) {
-            let is_right = draft.id == *token;
-            self.known.rates.first.observe(f64::from(u8::from(is_right)));
-            if draft.clarity.is_some() {
-                self.known.calibration.observe(draft.clarity, is_right);
-            }
-            if !is_right {
+            self.known.observe(draft, draft.id == *token);
+            if draft.id != *token {
                 break;
             }
         }

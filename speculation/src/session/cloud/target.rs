@@ -93,11 +93,13 @@ pub struct OwnDraft {
     pub id: u32,
     /// The clarity of its choice, if that is known.
     pub clarity: Option<Clarity>,
+    /// Number of tokens before it that the text repeats, if it was looked up; else 0.
+    pub matched: usize,
 }
 
 impl From<u32> for OwnDraft {
     fn from(id: u32) -> Self {
-        Self { id, clarity: None }
+        Self { id, clarity: None, matched: 0 }
     }
 }
 

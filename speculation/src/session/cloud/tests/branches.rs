@@ -16,7 +16,7 @@ fn leaves(parent: usize, from: usize, ids: &[u32]) -> Branch {
 /// A session whose prompt is read, and whose guesses cost nothing.
 fn reading() -> CloudSession {
     let mut session = begun();
-    session.set_prices(Prices { rows: RowCosts::each(0.0), own_draft: None });
+    session.set_prices(Prices { rows: RowCosts::each(0.0), own_draft: None, ..Prices::default() });
     let first = pass(&mut session);
     run_pass(&mut session, &first);
     assert_eq!(tokens(&mut session).ids, TEXT[..1]);
@@ -94,7 +94,7 @@ fn what_was_dropped_stays_dropped() {
 fn second_candidates_are_judged_while_they_are_worth_their_rows() {
     let mut queue = crate::session::cloud::guesses::GuessQueue::new(V, Known::default()).unwrap();
     let limits = chains::Limits { guesses: 8, branches: 4 };
-    let prices = Prices { rows: RowCosts::each(0.1), own_draft: None };
+    let prices = Prices { rows: RowCosts::each(0.1), own_draft: None, ..Prices::default() };
     let mut text = vec![0];
     let mut judged = Vec::new();
     for _ in 0..60 {

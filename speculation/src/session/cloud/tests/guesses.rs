@@ -184,7 +184,7 @@ fn what_no_edge_could_guess_ends_the_connection() {
 #[test]
 fn the_server_drafts_where_nobody_has_guessed_and_drafts_are_worth_their_price() {
     let mut session = begun();
-    session.set_prices(Prices { rows: RowCosts::each(0.1), own_draft: Some(0.2) });
+    session.set_prices(Prices { rows: RowCosts::each(0.1), own_draft: Some(0.2), ..Prices::default() });
     // The first pass reads the prompt.
     let first = pass(&mut session);
     run_pass(&mut session, &first);
@@ -205,13 +205,13 @@ fn the_server_drafts_where_nobody_has_guessed_and_drafts_are_worth_their_price()
     session.handle_frame(&guesses(1, 4, 0, &[TEXT[3]]));
     let third = pass(&mut session);
     assert_eq!(third.round.drafts.ids(), [TEXT[3]]);
-    session.set_prices(Prices { rows: RowCosts::each(0.1), own_draft: Some(0.9) });
+    session.set_prices(Prices { rows: RowCosts::each(0.1), own_draft: Some(0.9), ..Prices::default() });
     run_pass(&mut session, &third);
     assert!(!tokens(&mut session).own);
     assert_eq!(pass(&mut session).round.drafts.len(), 0);
     // What comes for a text that was cancelled meanwhile, or has no tokens, is nothing.
     let mut session = begun();
-    session.set_prices(Prices { rows: RowCosts::each(0.1), own_draft: Some(0.2) });
+    session.set_prices(Prices { rows: RowCosts::each(0.1), own_draft: Some(0.2), ..Prices::default() });
     let first = pass(&mut session);
     run_pass(&mut session, &first);
     tokens(&mut session);
@@ -226,7 +226,7 @@ fn the_server_drafts_where_nobody_has_guessed_and_drafts_are_worth_their_price()
 #[test]
 fn the_server_drafts_now_and_then_whatever_it_costs() {
     let mut queue = crate::session::cloud::guesses::GuessQueue::new(V, Known::default()).unwrap();
-    let dear = Prices { rows: RowCosts::each(1.0), own_draft: Some(1.0) };
+    let dear = Prices { rows: RowCosts::each(1.0), own_draft: Some(1.0), ..Prices::default() };
     for round in 0..3 {
         for pass in 0..64 {
             assert_eq!(queue.begin_drafting(dear, 4), 0, "round {round}, pass {pass}");
