@@ -2,12 +2,19 @@
 
 use std::{
     cell::{Cell, RefCell},
+    pin::pin,
     rc::Rc,
     time::Duration,
 };
 
-use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
-use futures_util::StreamExt;
+use futures_channel::{
+    mpsc::{UnboundedReceiver, UnboundedSender, unbounded},
+    oneshot,
+};
+use futures_util::{
+    StreamExt,
+    future::{Either, select},
+};
 use gloo_net::websocket::{Message, futures::WebSocket};
 use gloo_timers::future::TimeoutFuture;
 use js_sys::{Array, Error, Promise, Uint8Array};
@@ -24,8 +31,8 @@ pub struct Links {
     down: Rc<RefCell<Link>>,
     origin: Instant,
     is_cut: Rc<Cell<bool>>,
-    /// Sockets whose stream has not ended, which a cut closes.
-    open: Rc<RefCell<Vec<web_sys::WebSocket>>>,
+    /// Sockets whose stream has not ended, which a cut closes, and where their owners learn of it.
+    open: Rc<RefCell<Vec<(web_sys::WebSocket, oneshot::Sender<()>)>>>,
 }
 
 impl Links {
@@ -46,9 +53,10 @@ impl Links {
         self.down.borrow_mut().configure(options.downlink_bits_per_second, half);
         self.is_cut.set(options.is_cut);
         if options.is_cut {
-            self.open.borrow().iter().for_each(|socket| {
+            for (socket, cut) in self.open.borrow_mut().drain(..) {
                 let _ = socket.close();
-            });
+                let _ = cut.send(());
+            }
         }
     }
 
@@ -77,6 +85,8 @@ pub struct LinkedSocket {
     sent_at: Duration,
     /// Next message, which has not yet reached the end of the link.
     under_way: Option<(Duration, Vec<u8>)>,
+    /// Resolves once the link is cut: then nothing that is still on it arrives.
+    cut: oneshot::Receiver<()>,
 }
 
 impl LinkedSocket {
@@ -96,7 +106,8 @@ impl LinkedSocket {
         let socket = web_sys::WebSocket::new_with_str_sequence(url, &protocols)
             .map_err(|error| failed(Error::from(error).to_string().into()))?;
         let stream = WebSocket::try_from(socket.clone()).map_err(|error| failed(error.to_string()))?;
-        links.open.borrow_mut().push(socket.clone());
+        let (cuts, cut) = oneshot::channel();
+        links.open.borrow_mut().push((socket.clone(), cuts));
         let (outgoing, queue) = unbounded();
         spawn_local(pump(socket.clone(), queue, links.clone()));
         let (arrivals, incoming) = unbounded();
@@ -104,15 +115,15 @@ impl LinkedSocket {
         let open = links.open.clone();
         spawn_local(async move {
             stamped.await;
-            open.borrow_mut().retain(|other| *other != socket);
+            open.borrow_mut().retain(|(other, _)| *other != socket);
         });
-        Ok(Self { links, outgoing, incoming, sent_at: Duration::ZERO, under_way: None })
+        Ok(Self { links, outgoing, incoming, sent_at: Duration::ZERO, under_way: None, cut })
     }
 
     /// A socket whose connection is gone already.
     pub fn closed(links: Links) -> Self {
-        let ((outgoing, _), (_, incoming)) = (unbounded(), unbounded());
-        Self { links, outgoing, incoming, sent_at: Duration::ZERO, under_way: None }
+        let ((outgoing, _), (_, incoming), (_, cut)) = (unbounded(), unbounded(), oneshot::channel());
+        Self { links, outgoing, incoming, sent_at: Duration::ZERO, under_way: None, cut }
     }
 }
 
@@ -127,12 +138,22 @@ impl Socket for LinkedSocket {
     }
 
     async fn receive(&mut self) -> Option<Vec<u8>> {
-        if self.under_way.is_none() {
-            self.under_way = Some(self.incoming.next().await?);
+        let Self { links, incoming, under_way, cut, .. } = self;
+        let arrives = async {
+            if under_way.is_none() {
+                *under_way = incoming.next().await;
+            }
+            links.wait_until(under_way.as_ref()?.0).await;
+            under_way.take().map(|(_, bytes)| bytes)
+        };
+        match select(pin!(arrives), cut).await {
+            Either::Left((arrived, _)) => return arrived,
+            // The connection has ended, and what it brought is still on the link.
+            Either::Right((Err(_), arrives)) => return arrives.await,
+            Either::Right((Ok(()), _)) => {}
         }
-        let arrival = self.under_way.as_ref()?.0;
-        self.links.wait_until(arrival).await;
-        self.under_way.take().map(|(_, bytes)| bytes)
+        (self.under_way, self.incoming) = (None, unbounded().1);
+        None
     }
 
     /// Closes the socket after the last bytes have been sent.

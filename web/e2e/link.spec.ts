@@ -1,4 +1,6 @@
 import { expect, test } from './fixtures.js';
+import { bare, buildRecipes } from './recipes.js';
+import { Server } from './server.js';
 
 /** Slider position of 5 kbit/s; see the page's scale. */
 const FIVE_KBIT = 7;
@@ -49,4 +51,32 @@ test('a preset sets the whole link', async ({ demo, server }) => {
   await expect(demo.page.locator('#uplink-value')).toHaveText('20 kbit/s');
   await expect(demo.page.locator('#downlink-value')).toHaveText('40 kbit/s');
   await expect(demo.page.locator('#round-trip-value')).toHaveText('400 ms');
+});
+
+test('what is on its way over a slow link is lost when that is cut', async ({ page }, info) => {
+  await using server = await Server.start([], await buildRecipes([bare], info.outputPath('pages')));
+  await page.goto(`${server.url}/bare.html`);
+  await expect(page.locator('#ready')).toHaveText('ready');
+  const { whole, text, late } = await page.evaluate(async () => {
+    const { outrider } = window;
+    const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+    const write = () => outrider.generate('Once upon a time', { maxNewTokens: 200, seed: 4 });
+    const whole = (await write().summary).text;
+    outrider.setLink({ downlinkBitsPerSecond: 4000 });
+    const generation = write();
+    let tokens = 0;
+    const reading = (async () => {
+      for await (const _ of generation) tokens += 1;
+    })();
+    while (tokens < 10) await sleep(10);
+    outrider.setLink({ isCut: true });
+    await sleep(300);
+    const before = tokens;
+    await sleep(1500);
+    const late = tokens - before;
+    outrider.setLink({});
+    await reading;
+    return { whole, late, text: (await generation.summary).text };
+  });
+  expect({ late, text }).toEqual({ late: 0, text: whole });
 });
