@@ -251,11 +251,27 @@ async fn ids_of_a_text_are_those_that_its_continuation_needs() {
     let mut streaming = body;
     streaming["stream"] = json!(true);
     let (mut text, mut streamed) = (String::new(), Vec::new());
-    for chunk in chunks(&server, COMPLETIONS, streaming).await {
+    for chunk in chunks(&server, COMPLETIONS, streaming.clone()).await {
         text += chunk["choices"][0]["text"].as_str().unwrap();
         streamed.extend(ids_of(&chunk["choices"][0]));
     }
     assert_eq!((&json!(text), &streamed), (&whole["text"], &ids));
+    // What may begin a stop string comes later, and its id with it.
+    streaming["stop"] = json!("e§");
+    let (mut text, mut streamed) = (String::new(), Vec::new());
+    for chunk in chunks(&server, COMPLETIONS, streaming).await {
+        text += chunk["choices"][0]["text"].as_str().unwrap();
+        streamed.extend(ids_of(&chunk["choices"][0]));
+        let begun = [&prompt[..], &streamed].concat();
+        let mut body = json!({ "prompt": begun, "temperature": 0.8, "seed": 11 });
+        body["max_tokens"] = json!(32 - streamed.len());
+        let rest = if streamed.len() < 32 {
+            answer(&server, COMPLETIONS, body).await["choices"][0]["text"].take()
+        } else {
+            json!("")
+        };
+        assert_eq!(json!(format!("{text}{}", rest.as_str().unwrap())), whole["text"], "after {}", streamed.len());
+    }
     for taken in [1, 7, 31] {
         let prompt = [&prompt[..], &ids[..taken]].concat();
         let body = json!({

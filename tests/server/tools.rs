@@ -269,6 +269,17 @@ async fn the_reasoning_before_an_answer_is_separated() {
         let mut raw = body.clone();
         raw["reasoning_format"] = json!("none");
         assert_eq!(scripted.answers(written, raw).await["message"]["content"], written);
+        // By OpenAI's reference of the Responses API: a client builds the item from these events.
+        *scripted.script.lock().unwrap() = scripted.tokenizer.encode(written).unwrap();
+        let asked = json!({ "input": "Will it rain?", "temperature": 0 });
+        let (events, response) = response_events(&scripted, asked).await;
+        let of_reasoning = |event: &&Value| event["output_index"] == 0 && event["content_index"] == 0;
+        let mut names: Vec<&str> =
+            events.iter().filter(of_reasoning).map(|event| event["type"].as_str().unwrap()).collect();
+        names.dedup();
+        let expected = ["content_part.added", "reasoning_text.delta", "reasoning_text.done", "content_part.done"];
+        assert_eq!(names, expected.map(|name| format!("response.{name}")));
+        assert_eq!(response["output"][0]["content"], json!([{ "type": "reasoning_text", "text": "It may." }]));
         // Clients send messages back as they came.
         let mut next = body.clone();
         next["messages"].as_array_mut().unwrap().extend([message, json!({ "role": "user", "content": "When?" })]);

@@ -164,11 +164,12 @@ impl Writer {
         let (item, index) = (self.item(kind, None), self.output.len());
         let id = item["id"].clone();
         events.push(self.event("response.output_item.added", json!({ "output_index": index, "item": item })));
-        if kind == Kind::Message {
-            let part = json!({ "type": "output_text", "text": "", "annotations": [], "logprobs": [] });
-            let fields = json!({ "item_id": id, "output_index": index, "content_index": 0, "part": part });
-            events.push(self.event("response.content_part.added", fields));
-        }
+        let part = match kind {
+            Kind::Message => json!({ "type": "output_text", "text": "", "annotations": [], "logprobs": [] }),
+            Kind::Reasoning => json!({ "type": "reasoning_text", "text": "" }),
+        };
+        let fields = json!({ "item_id": id, "output_index": index, "content_index": 0, "part": part });
+        events.push(self.event("response.content_part.added", fields));
         self.open = Some((kind, String::new()));
     }
 
@@ -199,18 +200,19 @@ impl Writer {
     fn close(&mut self, events: &mut Vec<Value>) {
         let Some((kind, text)) = self.open.take() else { return };
         let (item, index) = (self.item(kind, Some(&text)), self.output.len());
-        if kind == Kind::Message {
-            let at = json!({ "item_id": item["id"], "output_index": index, "content_index": 0 });
-            let with = |name: &str, value: Value| {
-                let mut fields = at.clone();
-                fields[name] = value;
-                fields
-            };
-            let mut done = with("text", json!(text));
-            done["logprobs"] = json!([]);
-            events.push(self.event("response.output_text.done", done));
-            events.push(self.event("response.content_part.done", with("part", item["content"][0].clone())));
-        }
+        let mut part = json!({ "item_id": item["id"], "output_index": index, "content_index": 0 });
+        let mut done = part.clone();
+        done["text"] = json!(text);
+        part["part"] = item["content"][0].clone();
+        let name = match kind {
+            Kind::Message => {
+                done["logprobs"] = json!([]);
+                "response.output_text.done"
+            }
+            Kind::Reasoning => "response.reasoning_text.done",
+        };
+        events.push(self.event(name, done));
+        events.push(self.event("response.content_part.done", part));
         events.push(self.event("response.output_item.done", json!({ "output_index": index, "item": item })));
         self.output.push(item);
     }

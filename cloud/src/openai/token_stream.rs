@@ -262,6 +262,7 @@ impl Lane {
                 length: 0,
                 logprobs: Vec::new(),
                 ids: Vec::new(),
+                certain: 0,
             };
             if self.params.echo {
                 let count = self.params.log_probabilities;
@@ -322,8 +323,11 @@ struct Text {
     length: usize,
     /// Log-probabilities of tokens without any text sent yet.
     logprobs: Vec<TokenLogprob>,
-    /// Ids of tokens without any text sent yet.
+    /// Ids of the tokens that were not sent yet.
     ids: Vec<u32>,
+    /// Number of the first of them whose text is no part of a stop string, whatever follows. A client that continues
+    /// the text itself begins after the ids that it has, and shows the text of those that follow.
+    certain: usize,
 }
 
 impl Text {
@@ -358,10 +362,12 @@ impl Text {
             self.ids.push(id);
             let (reasoning, pieces, finish) = self.push(tokenizer, id, end);
             let has_news = !pieces.is_empty() || !reasoning.is_empty() || finish.is_some();
-            let (logprobs, ids) = match has_news {
-                true => (mem::take(&mut self.logprobs), mem::take(&mut self.ids)),
+            let (logprobs, certain) = match has_news {
+                true => (mem::take(&mut self.logprobs), mem::take(&mut self.certain)),
                 false => Default::default(),
             };
+            let given = if finish.is_some() { self.ids.len() } else { certain };
+            let ids = self.ids.drain(..given).collect();
             deltas.push(Ok(Delta { choice, pieces, reasoning, logprobs, ids, finish, is_prompt: false }));
             if finish.is_some() {
                 break;
@@ -388,7 +394,9 @@ impl Text {
         token: u32,
         end: Option<Finish>,
     ) -> (String, Vec<Piece>, Option<&'static str>) {
-        let mut text = self.texts.push(tokenizer, token).concat();
+        let texts = self.texts.push(tokenizer, token);
+        self.certain += texts.len();
+        let mut text = texts.concat();
         let stopped = self.texts.has_stopped();
         if end.is_some() && !stopped {
             let (waiting, rest) = self.texts.finish();

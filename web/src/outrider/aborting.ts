@@ -17,3 +17,19 @@ export function abortion({ signal }: RequestOptions): {
   signal.addEventListener('abort', abort, { once: true });
   return { controller, signal: controller.signal, forget: () => signal.removeEventListener('abort', abort) };
 }
+
+/** Waits for a promise, or rejects with the reason of the signal. The promise goes on. */
+export async function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal | null | undefined): Promise<T> {
+  if (!signal) return promise;
+  let abort = (): void => {};
+  const aborted = new Promise<never>((_, reject) => {
+    abort = () => reject(signal.reason as Error);
+    if (signal.aborted) abort();
+    signal.addEventListener('abort', abort);
+  });
+  try {
+    return await Promise.race([aborted, promise]);
+  } finally {
+    signal.removeEventListener('abort', abort);
+  }
+}

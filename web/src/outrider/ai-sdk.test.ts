@@ -1,8 +1,9 @@
 // The provider of the AI SDK, with instances whose API answers by hand. What a real one answers is in fetch.test.ts.
 
-import { createProviderRegistry, DirectChatTransport, generateText, streamText, ToolLoopAgent } from 'ai';
+import { createProviderRegistry, DirectChatTransport, generateText, Output, streamText, ToolLoopAgent } from 'ai';
 import type { UIMessage, UIMessageChunk } from 'ai';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { z } from 'zod';
 import { createOutrider } from './ai-sdk.js';
 import type { OutriderMetadata } from './ai-sdk.js';
 import { OutriderError } from './errors.js';
@@ -119,6 +120,18 @@ test('options of the provider are parameters of the API', async () => {
   const model = createOutrider(given(instance))();
   await generateText({ model, prompt: 'a', seed: 4, providerOptions: { outrider: { top_k: 5 } } });
   expect(instance.asked[0]).toMatchObject({ top_k: 5, seed: 4 });
+});
+
+test('an answer with a schema is asked for by its schema', async () => {
+  const instance = new Instance('{"city":"Bonn"}');
+  const output = Output.object({ schema: z.object({ city: z.string() }) });
+  const answer = await generateText({ model: createOutrider(given(instance))(), prompt: 'a', output });
+  expect(answer.output).toEqual({ city: 'Bonn' });
+  expect(answer.warnings).toEqual([]);
+  expect(instance.asked[0]?.['response_format']).toMatchObject({
+    type: 'json_schema',
+    json_schema: { schema: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] } },
+  });
 });
 
 test('an instance that was given is used, and stays open; one that was loaded is closed and replaced', async () => {

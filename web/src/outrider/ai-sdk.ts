@@ -7,7 +7,7 @@
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import type { OpenAICompatibleProvider } from '@ai-sdk/openai-compatible';
 import type { CompletionUsage } from './completions-types.js';
-import { Outrider } from './index.js';
+import { Outrider, unlessAborted } from './index.js';
 import type { LoadOptions } from './index.js';
 
 /** A language model of the AI SDK, for `generateText()`, `streamText()` and agents. */
@@ -77,7 +77,8 @@ export function createOutrider(source: Outrider | LoadOptions = {}): OutriderPro
     const outrider = await unlessAborted(load(), init?.signal);
     return outrider.fetch(input, init);
   };
-  const provider = createOpenAICompatible({ name, baseURL, fetch, includeUsage: true, metadataExtractor });
+  const features = { includeUsage: true, supportsStructuredOutputs: true, metadataExtractor };
+  const provider = createOpenAICompatible({ name, baseURL, fetch, ...features });
   return Object.assign((modelId = name) => provider(modelId), provider, { load, close });
 }
 
@@ -104,14 +105,4 @@ function metadataOf(body: unknown): Metadata | undefined {
     ...{ uplinkBytes: costs.uplink_bytes, downlinkBytes: costs.downlink_bytes },
   };
   return { outrider: metadata };
-}
-
-/** Waits for a promise, or rejects with the reason of the signal. The promise goes on. */
-function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal | null | undefined): Promise<T> {
-  if (!signal) return promise;
-  signal.throwIfAborted();
-  const aborted = new Promise<never>((_, reject) => {
-    signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
-  });
-  return Promise.race([promise, aborted]);
 }

@@ -3,7 +3,7 @@
  * @module chat-element
  */
 
-import { Outrider } from './index.js';
+import { Outrider, unlessAborted } from './index.js';
 import type { GenerateOptions, LoadOptions, Message } from './index.js';
 
 const style = `
@@ -21,6 +21,9 @@ textarea { font: inherit; resize: vertical; }
 button { font: inherit; }
 `;
 
+/** The accessible name of a conversation without a label. */
+const unnamed = 'Conversation';
+
 // There are no elements where a page is rendered on a server, which may import this module.
 const Base = globalThis.HTMLElement ?? (class {} as typeof HTMLElement);
 
@@ -30,7 +33,7 @@ const Base = globalThis.HTMLElement ?? (class {} as typeof HTMLElement);
  *
  * | attribute | meaning |
  * |---|---|
- * | `server` | the address of the server; the page's own origin if not given |
+ * | `server` | the address of the server, from the next message on; the page's own origin if not given |
  * | `system` | the system message of the conversation |
  * | `label` | the accessible name of the conversation; "Conversation" if not given |
  *
@@ -43,19 +46,31 @@ const Base = globalThis.HTMLElement ?? (class {} as typeof HTMLElement);
  */
 export class OutriderChat extends Base {
   /** Options of `Outrider.load()` beside the attribute `server`; to be set before the element is in the page. */
-  loadOptions: LoadOptions = {};
+  declare loadOptions: LoadOptions;
   /** Options of each answer; without `maxNewTokens` an answer may fill the context. */
-  generateOptions: GenerateOptions = {};
+  declare generateOptions: GenerateOptions;
 
   #messages: Message[] = [];
   #loading: Promise<Outrider> | null = null;
+  /** Resolves when the last answer has ended. */
+  #answering: Promise<void> = Promise.resolve();
   /** Ends the answer that is being written; null if there is none. */
   #writing: AbortController | null = null;
-  readonly #log = create('div', 'log', { role: 'log', tabindex: '0' });
+  readonly #log = create('div', 'log', { role: 'log', tabindex: '0', 'aria-label': unnamed });
   readonly #error = create('p', 'error', { role: 'alert' });
   readonly #input = create('textarea', 'input', { rows: '2', enterkeyhint: 'send' });
   readonly #send = create('button', 'send', { type: 'submit' }, 'Send');
   readonly #stop = create('button', 'stop', { type: 'button' }, 'Stop');
+
+  /** @internal Takes over the properties that the page has set before this element was defined. */
+  constructor() {
+    super();
+    this.loadOptions ??= {};
+    this.generateOptions ??= {};
+    const { messages } = this;
+    Reflect.deleteProperty(this, 'messages');
+    this.messages = messages;
+  }
 
   /** The messages so far, without the system message. */
   get messages(): readonly Message[] {
@@ -80,29 +95,37 @@ export class OutriderChat extends Base {
   /** @internal Shows the conversation and begins to load. */
   connectedCallback(): void {
     if (!this.shadowRoot) this.#build();
-    this.#log.setAttribute('aria-label', this.getAttribute('label') ?? 'Conversation');
     // The draft model loads while the first message is typed, with the options that the page sets meanwhile. An error
     // is shown once a message is sent.
     queueMicrotask(() => this.isConnected && this.#load().catch(() => {}));
   }
 
-  /** @internal Closes the instance once the element is out of the page. */
+  /** @internal Stops the answer and closes the instance once the element is out of the page. */
   disconnectedCallback(): void {
     // An element that is moved is connected again at once.
     queueMicrotask(() => {
       if (this.isConnected) return;
       this.stop();
-      this.#loading?.then(
-        (outrider) => outrider.close(),
-        () => {},
-      );
-      this.#loading = null;
+      void this.#unload();
     });
+  }
+
+  /** @internal Names of the attributes that may change while the element is in the page. */
+  static readonly observedAttributes = ['server', 'label'];
+
+  /** @internal Takes another name at once, and another server with the next message. */
+  attributeChangedCallback(name: string, before: string | null, after: string | null): void {
+    if (name === 'label') this.#log.setAttribute('aria-label', after ?? unnamed);
+    else if (before !== after) void this.#unload();
   }
 
   /** Sends a message and resolves when the answer is complete. Does nothing while another answer is being written. */
   async send(text: string): Promise<void> {
     if (this.isWriting || text.trim() === '') return;
+    await (this.#answering = this.#answer(text));
+  }
+
+  async #answer(text: string): Promise<void> {
     const writing = new AbortController();
     const { signal } = writing;
     const stop = (): void => writing.abort();
@@ -116,11 +139,10 @@ export class OutriderChat extends Base {
     const asked = this.#show(message);
     const answered = this.#show({ role: 'assistant', content: '' });
     try {
-      const outrider = await this.#load();
+      const outrider = await unlessAborted(this.#load(), signal);
       const system = this.getAttribute('system');
       const prompt = [...(system ? [{ role: 'system', content: system } as const] : []), ...messages, message];
       const maxNewTokens = outrider.ranges.maxNewTokens.max;
-      signal.throwIfAborted();
       const generation = outrider.generate(prompt, { maxNewTokens, ...this.generateOptions, signal });
       for await (const token of generation) {
         answered.append(token.text);
@@ -157,6 +179,17 @@ export class OutriderChat extends Base {
     // The next message tries again.
     loading.catch(() => this.#loading === loading && (this.#loading = null));
     return loading;
+  }
+
+  /** Closes the instance once the last answer has ended. The next message loads another. */
+  async #unload(): Promise<void> {
+    const loading = this.#loading;
+    this.#loading = null;
+    await this.#answering;
+    await loading?.then(
+      (outrider) => outrider.close(),
+      () => {},
+    );
   }
 
   #setWriting(writing: AbortController | null): void {

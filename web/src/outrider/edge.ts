@@ -22,7 +22,7 @@ export type Origin = 'accepted' | 'passed' | 'resampled' | 'bonus' | 'late' | 'c
 
 /**
  * The reason why a generation ended: an end-of-text token, `maxNewTokens`, a full context window, a string of `stop`,
- * or a call of `stop()`.
+ * or a call of `stop()`. With the option `stop` the server alone gives `stop` for an end-of-text token, too.
  */
 export type Finish = 'eos' | 'length' | 'context' | 'stop' | 'cancelled';
 
@@ -135,6 +135,7 @@ export interface Summary extends Statistics {
   pieces?: Piece[];
   promptTokens: number;
   finish: Finish;
+  /** The ids of the prompt; empty where the server alone wrote the text. */
   promptTokenIds: number[];
   /** @internal {@link Round.isTagged} */
   isTagged?: true;

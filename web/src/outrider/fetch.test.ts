@@ -337,6 +337,21 @@ test('openai: an error in the middle of a stream reaches the client', async () =
   await expect(read()).rejects.toMatchObject({ code: 'closed' });
 });
 
+test('an error in the middle of a stream that is not read yet is for its reader alone', async () => {
+  const unhandled = vi.fn();
+  process.on('unhandledRejection', unhandled);
+  try {
+    const body = JSON.stringify({ prompt: HANGS, stream: true });
+    const response = await outrider.fetch(`${baseURL}/completions`, { method: 'POST', body });
+    void outrider.close();
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    expect(unhandled).not.toHaveBeenCalled();
+    expect(await response.text()).toContain('this instance was closed');
+  } finally {
+    process.off('unhandledRejection', unhandled);
+  }
+});
+
 test('openai: an abort ends its requests at once, and a stream that is left stops', async () => {
   const generate = (count: number) => vi.waitFor(() => expect(WritingWorker.requests).toHaveLength(count));
   const abort = new AbortController();

@@ -193,7 +193,12 @@ async function* chunksOf(params: Params, create: Create): AsyncGenerator<Answer>
 /** The items of all streams as they come, with the index of their stream. The end of the loop ends all of them. */
 async function* merged<T>(streams: readonly AsyncIterable<T>[]): AsyncGenerator<readonly [number, T]> {
   const sources = streams.map((stream) => stream[Symbol.asyncIterator]());
-  const next = async (source: AsyncIterator<T>, index: number) => ({ source, index, item: await source.next() });
+  const next = (source: AsyncIterator<T>, index: number) => {
+    const pending = source.next().then((item) => ({ source, index, item }));
+    // It fails for the reader, who may come for it later, or never.
+    pending.catch(() => {});
+    return pending;
+  };
   const awaited = new Map(sources.map((source, index) => [index, next(source, index)]));
   try {
     while (awaited.size > 0) {
@@ -205,7 +210,6 @@ async function* merged<T>(streams: readonly AsyncIterable<T>[]): AsyncGenerator<
       }
     }
   } finally {
-    for (const pending of awaited.values()) pending.catch(() => {});
     for (const source of sources) void source.return?.().catch(() => {});
   }
 }

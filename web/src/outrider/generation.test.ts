@@ -82,6 +82,37 @@ test('an iteration that starts late sees every round and no guess that has passe
   expect(await views).toEqual([' a', ' a b', ' a b[ c d]']);
 });
 
+test('a reader is told of the guesses that it has seen, however late it reads', async () => {
+  const generation = new Generation(request, () => {});
+  const events = generation.events();
+  const next = async (): Promise<object> => {
+    const { type, guess, ...more } = (await events.next()).value as GenerationEvent & { withdrawn?: number };
+    return { type, guess: guess?.text ?? null, ...('withdrawn' in more && { withdrawn: more.withdrawn }) };
+  };
+  const guesses = (ids: number[], text: string): Guess => ({ ...guess(text), ids });
+  const writes = (id: number, text: string, more: Partial<Round> = {}): void =>
+    generation.add({ ...round(text, more), tokens: [{ id, text, origin: 'cloud' }] });
+
+  // Guesses that came and went before it read.
+  generation.guess(guesses([5, 6], ' five six'));
+  writes(1, ' one', { withdrawn: 2 });
+  expect(await next()).toEqual({ type: 'confirm', guess: null });
+  // It has seen other guesses than the last ones, which the text contradicts, too, or alone, or does not.
+  generation.guess(guesses([2, 3], ' two three'));
+  expect(await next()).toEqual({ type: 'guess', guess: ' two three' });
+  generation.guess(guesses([4, 5, 6], ' four five six'));
+  writes(2, ' two', { withdrawn: 3 });
+  expect(await next()).toEqual({ type: 'confirm', guess: null });
+  generation.guess(guesses([3, 4], ' three four'));
+  expect(await next()).toEqual({ type: 'guess', guess: ' three four' });
+  generation.guess(guesses([5, 6], ' five six'));
+  writes(5, ' five', { guess: guesses([6], ' six') });
+  expect(await next()).toEqual({ type: 'replace', guess: ' six', withdrawn: 2 });
+  // It has seen the last guesses.
+  writes(7, ' seven', { withdrawn: 1 });
+  expect(await next()).toEqual({ type: 'replace', guess: null, withdrawn: 1 });
+});
+
 test('leaving the events early stops the generation', async () => {
   let stops = 0;
   const generation = new Generation(request, () => (stops += 1));

@@ -32,6 +32,8 @@ export class Generation implements AsyncIterable<Token> {
   readonly #stop: () => void;
   readonly #request: GenerateRequest;
   readonly #rounds: Round[] = [];
+  /** For each round, the guesses that were visible before it to a reader without delay. */
+  readonly #settled: (Guess | null)[] = [];
   /** The last guesses, if no round has followed them. */
   #guess: Guess | null = null;
   #claim: Claim | null = null;
@@ -89,7 +91,7 @@ export class Generation implements AsyncIterable<Token> {
 
   /**
    * The rounds with guesses at the text that follows them, then the summary as the return value. Guesses that were
-   * replaced before they were read are left out.
+   * replaced before they were read are left out; `withdrawn` counts guesses that this reader has seen.
    */
   async *events(): AsyncGenerator<GenerationEvent, Summary, void> {
     let complete = false;
@@ -98,8 +100,10 @@ export class Generation implements AsyncIterable<Token> {
       for (let next = 0; ;) {
         const round = this.#rounds[next];
         if (round) {
+          const { guess = null } = round;
+          const withdrawn = seen === this.#settled[next] ? (round.withdrawn ?? 0) : contradicted(seen, round);
           next += 1;
-          const { guess = null, withdrawn = 0 } = round;
+          seen = guess;
           yield withdrawn > 0 ? { type: 'replace', round, guess, withdrawn } : { type: 'confirm', round, guess };
         } else if (this.#guess && this.#guess !== seen && !this.#ended) {
           seen = this.#guess;
@@ -118,6 +122,7 @@ export class Generation implements AsyncIterable<Token> {
 
   /** @internal */
   add(round: Round): void {
+    this.#settled.push(this.#guess ?? this.#rounds.at(-1)?.guess ?? null);
     this.#rounds.push(round);
     this.#guess = null;
     this.#tell();
@@ -158,6 +163,14 @@ export class Generation implements AsyncIterable<Token> {
     this.#waiting = [];
     for (const wake of waiting) wake();
   }
+}
+
+/** Counts a reader's guesses that a round contradicts, from the first other token on; 0 if their texts agree. */
+function contradicted(seen: Guess | null, { tokens }: Round): number {
+  const text = tokens.map((token) => token.text).join('');
+  if (!seen || seen.text.startsWith(text) || text.startsWith(seen.text)) return 0;
+  const differs = seen.ids.findIndex((id, at) => id !== tokens[at]?.id);
+  return seen.ids.length - Math.max(differs, 0);
 }
 
 /** @internal The summary of a generation that was stopped before it began. */

@@ -318,6 +318,25 @@ test('what the server alone would refuse or write otherwise waits for the draft 
   await begun();
 });
 
+test('what begins as the instance is closed, or its worker is lost, ends or gets another worker', async () => {
+  const outrider = await load(silent);
+  loaded();
+  await outrider.ready;
+  const last = SlowWorker.last;
+  const [ids, generation] = [outrider.tokenize('a'), outrider.generate('p')];
+  say({ type: 'crashed', error: { code: 'worker-crashed', message: 'trap' } });
+  expect(SlowWorker.last).toBe(last);
+  await vi.waitFor(() => expect(SlowWorker.last).not.toBe(last));
+  loaded();
+  await vi.waitFor(() => expect(SlowWorker.last.sent.map(({ type }) => type)).toEqual(['load', 'ask', 'generate']));
+  say({ type: 'answer', id: 1, answer: [7] });
+  say({ type: 'done', id: 1, summary: emptySummary });
+  expect([await ids, (await generation.summary).finish]).toEqual([[7], 'cancelled']);
+  const questions = [outrider.tokenize('a'), outrider.countTokens('a'), outrider.detokenize([1])];
+  void outrider.close();
+  for (const question of questions) await expect(question).rejects.toMatchObject({ code: 'closed' });
+});
+
 test('a text that was stopped while it waited is not asked for', async () => {
   const outrider = await load(silent);
   outrider.generate('p', { scheme: 'k-sqs' }).stop();
@@ -368,4 +387,48 @@ test('a stream that falls silent is a lost connection', async () => {
   }
   failed('corrupt-model');
   await expect(generation.summary).rejects.toMatchObject({ code: 'connection-lost' });
+});
+
+test('a server that does not even begin to answer is a lost connection, and is asked no longer', async () => {
+  const outrider = await load({ ...silent, stallTimeoutMs: 7_000 });
+  let signal: AbortSignal | null | undefined;
+  vi.stubGlobal('fetch', (_: URL, init: RequestInit = {}) => {
+    signal = init.signal;
+    return new Promise((__, reject) => signal?.addEventListener('abort', () => reject(signal?.reason as Error)));
+  });
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  let generation;
+  try {
+    generation = outrider.generate('p');
+    await vi.advanceTimersByTimeAsync(6_900);
+    expect(signal?.aborted).toBe(false);
+    await vi.advanceTimersByTimeAsync(100);
+    expect(signal?.aborted).toBe(true);
+  } finally {
+    vi.useRealTimers();
+  }
+  failed('corrupt-model');
+  await expect(generation.summary).rejects.toMatchObject({ code: 'connection-lost' });
+  const answer: Partial<Response> = { ok: true, json: () => new Promise(() => {}) };
+  vi.stubGlobal('fetch', () => Promise.resolve(answer));
+  await expect(load({ connectTimeoutMs: 20 })).rejects.toMatchObject({ code: 'connection-failed' });
+});
+
+test('four texts are written at a time, and a fifth waits until one has ended or it is stopped', async () => {
+  const outrider = await load(silent);
+  const fetched = vi.spyOn(globalThis, 'fetch');
+  const [first, ...others] = Array.from({ length: 6 }, (_, seed) => outrider.generate('p', { seed }));
+  await begun();
+  const waits = async (count: number): Promise<void> => {
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    expect(fetched).toHaveBeenCalledTimes(count);
+  };
+  await waits(4);
+  others[3]?.stop();
+  expect(await others[3]?.summary).toMatchObject({ finish: 'cancelled', text: '' });
+  await waits(4);
+  first?.stop();
+  await waits(5);
+  expect(JSON.parse(String(fetched.mock.lastCall?.[1]?.body))).toMatchObject({ seed: 5 });
+  fetched.mockRestore();
 });

@@ -151,14 +151,11 @@ export class Outrider {
   static readonly forgetModels = (): Promise<void> => forgetFiles();
 
   /** Lists the draft models that this origin keeps, those of earlier visits included. */
-  static listModels(): Promise<KeptModel[]> {
-    return listFiles();
-  }
+  static readonly listModels = (): Promise<KeptModel[]> => listFiles();
 
   /** Deletes the kept copy of the draft model at an address. Resolves to true if there was one. */
-  static async deleteModel(url: string | URL): Promise<boolean> {
-    return deleteFile(addressOf(url, location.href, 'the model').href);
-  }
+  static readonly deleteModel = async (url: string | URL): Promise<boolean> =>
+    deleteFile(addressOf(url, location.href, 'the model').href);
 
   /** Resolves to {@link Outrider.mode} once the draft model has joined, or cannot. */
   get ready(): Promise<WritingMode> {
@@ -230,7 +227,7 @@ export class Outrider {
 
   /**
    * Returns the ids of a prompt as {@link Outrider.generate} reads it, with the tokens that begin a text and those of the
-   * conversation's form. `summary.promptTokenIds` will be the same.
+   * conversation's form. `summary.promptTokenIds` are the same; they are empty where the server alone wrote the text.
    */
   async tokenize(prompt: Prompt, options: ConversationOptions = {}): Promise<number[]> {
     const answer = await this.#ask(idsQuestion(prompt, options));
@@ -252,7 +249,7 @@ export class Outrider {
     return (await this.tokenize(prompt, options)).length;
   }
 
-  /** Throws if no further generation can start. */
+  /** Throws if the instance was closed. */
   #admit(): void {
     if (this.#closed) throw new OutriderError('closed', 'this instance was closed');
   }
@@ -262,7 +259,7 @@ export class Outrider {
     const earlier = [...this.#running].filter(({ stopped }) => stopped).map(({ generation }) => generation.summary);
     const running = this.#running.add(request, (id) => this.#stop(id));
     if (signal) stopWith(running.generation, signal);
-    void this.#run(running, earlier, request, committed);
+    void this.#run(running, earlier, committed);
     return running.generation;
   }
 
@@ -296,13 +293,8 @@ export class Outrider {
   /** {@link Outrider.close}, for `await using`. */
   [asyncDispose] = (): Promise<void> => this.close();
 
-  async #run(
-    running: Running,
-    earlier: readonly Promise<unknown>[],
-    request: GenerateRequest,
-    committed: number[],
-  ): Promise<void> {
-    const { id, generation } = running;
+  async #run(running: Running, earlier: readonly Promise<unknown>[], committed: number[]): Promise<void> {
+    const { id, generation, request } = running;
     try {
       if (earlier.length > 0) await Promise.allSettled(earlier);
       // It may have been stopped, or all may have been closed meanwhile.
@@ -314,7 +306,7 @@ export class Outrider {
       if (this.#refusal) throw this.#refusal;
       if (this.#alone) {
         if (this.#link.isCut) throw cutError();
-        const { summary, lost } = await writeAlone(running, this.#alone, request);
+        const { summary, lost } = await writeAlone(running, this.#alone);
         if (lost) {
           // The draft model goes on with the text, if it comes.
           await this.#joining?.settled;
@@ -325,14 +317,14 @@ export class Outrider {
         if (!goesOn(running, summary)) return this.#running.end(id, () => generation.finish(summary));
         committed = summary.tokenIds;
       }
-      await (this.#ready ?? this.#startWorker());
+      await this.#withWorker(() => {
+        if (generation.ended) return;
+        running.sent = true;
+        this.#post({ type: 'generate', id, request, continuation: { ...this.#terms, committed } });
+      });
     } catch (error) {
       this.#running.end(id, () => generation.fail(error as Error));
-      return;
     }
-    if (generation.ended) return;
-    running.sent = true;
-    this.#post({ type: 'generate', id, request, continuation: { ...this.#terms, committed } });
   }
 
   #stop(id: number): void {
@@ -352,13 +344,21 @@ export class Outrider {
   }
 
   #ask(question: Question): Promise<Answer> {
-    if (this.#closed) throw new OutriderError('closed', 'this instance was closed');
+    this.#admit();
     if (this.#alone && !this.#worker) {
       throw new OutriderError('no-draft', 'the tokenizer is beside the draft model, which does not run here');
     }
-    return (this.#ready ?? this.#startWorker()).then(() =>
-      this.#questions.ask(question, (message) => this.#post(message)),
-    );
+    return this.#withWorker(() => this.#questions.ask(question, (message) => this.#post(message)));
+  }
+
+  /** Calls `send` while a worker runs that has loaded; starts one where there is none. @throws {@link OutriderError} */
+  async #withWorker<T>(send: () => T | Promise<T>): Promise<T> {
+    for (;;) {
+      this.#admit();
+      const ready = this.#ready ?? this.#startWorker();
+      await ready;
+      if (ready === this.#ready) return send();
+    }
   }
 
   /**

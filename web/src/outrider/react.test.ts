@@ -33,8 +33,10 @@ let loads: { options: LoadOptions; resolve: (instance: Instance) => void; reject
 let states: UseOutrider[];
 let root: Root;
 
+let options: LoadOptions;
+
 function Probe() {
-  states.push(useOutrider({ server: 'https://example.org' }));
+  states.push(useOutrider(options));
   return null;
 }
 
@@ -46,6 +48,7 @@ const write = (generation: Generation | undefined, text: string) =>
 
 beforeEach(() => {
   [loads, states] = [[], []];
+  options = { server: 'https://example.org' };
   vi.stubGlobal('IS_REACT_ACT_ENVIRONMENT', true);
   vi.spyOn(Outrider, 'load').mockImplementation(
     (options = {}) => new Promise((resolve, reject) => loads.push({ options, resolve: resolve as never, reject })),
@@ -114,6 +117,18 @@ test('an error is in the state until the next text begins', async () => {
   expect(state()).toMatchObject({ isWriting: true, error: null });
   await act(async () => instance.texts[0]?.fail(new OutriderError('connection-lost', 'gone')));
   expect(state()).toMatchObject({ isWriting: false, error: { code: 'connection-lost' } });
+});
+
+test('a signal of the page’s own gives loading up', async () => {
+  const abort = new AbortController();
+  options = { signal: abort.signal };
+  await render();
+  expect(loads.map(({ options }) => options.signal?.aborted)).toEqual([true, false]);
+  const reason = new Error('enough');
+  abort.abort(reason);
+  expect(loads[1]?.options.signal).toMatchObject({ aborted: true, reason });
+  await act(async () => loads[1]?.reject(reason));
+  expect(state()).toMatchObject({ isReady: false, error: reason });
 });
 
 test('what an unmounted component’s text does is of no consequence', async () => {

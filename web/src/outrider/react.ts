@@ -41,15 +41,21 @@ export function useOutrider(options: LoadOptions = {}): UseOutrider {
   const running = useRef<Generation | null>(null);
 
   useEffect(() => {
+    const { signal: given } = first.current;
     const controller = new AbortController();
     const { signal } = controller;
+    const abort = (): void => controller.abort(given?.reason);
+    if (given?.aborted) abort();
+    given?.addEventListener('abort', abort, { signal });
+    let isMounted = true;
     // In strict mode React unmounts a component once while it loads, and mounts it again.
     const loading = Outrider.load({ ...first.current, signal });
     loading.then(
-      (loaded) => signal.aborted || setOutrider(loaded),
-      (reason: Error) => signal.aborted || setError(reason),
+      (loaded) => isMounted && setOutrider(loaded),
+      (reason: Error) => isMounted && setError(reason),
     );
     return () => {
+      isMounted = false;
       controller.abort();
       running.current = null;
       setOutrider(null);

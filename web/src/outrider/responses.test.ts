@@ -90,7 +90,8 @@ test('the events of a stream are those of the server, in its order', async () =>
   const events = await eventsOf(client(thinking).openai);
   expect(events.map(({ type }) => type.replace('response.', ''))).toEqual([
     ...['created', 'in_progress'],
-    ...['output_item.added', 'reasoning_text.delta', 'reasoning_text.delta', 'output_item.done'],
+    ...['output_item.added', 'content_part.added', 'reasoning_text.delta', 'reasoning_text.delta'],
+    ...['reasoning_text.done', 'content_part.done', 'output_item.done'],
     ...['output_item.added', 'content_part.added', 'output_text.delta', 'output_text.delta'],
     ...['output_text.done', 'content_part.done', 'output_item.done', 'completed'],
   ]);
@@ -105,8 +106,22 @@ test('the events of a stream are those of the server, in its order', async () =>
     ],
     usage: { output_tokens: 9, output_tokens_details: { reasoning_tokens: 4 } },
   });
-  expect(events[8]).toMatchObject({ item_id: `msg_${id}01`, output_index: 1, content_index: 0, delta: 'Good' });
+  const place = { item_id: `rs_${id}00`, output_index: 0, content_index: 0 };
+  expect(events[3]).toMatchObject({ ...place, part: { type: 'reasoning_text', text: '' } });
+  expect(events[6]).toMatchObject({ ...place, text: 'so so' });
+  expect(events[7]).toMatchObject({ ...place, part: { type: 'reasoning_text', text: 'so so' } });
+  expect(events[11]).toMatchObject({ item_id: `msg_${id}01`, output_index: 1, content_index: 0, delta: 'Good' });
   expect(events[0]).toMatchObject({ response: { status: 'in_progress', output: [], usage: null } });
+});
+
+test('the client of OpenAI puts a stream together, with its reasoning', async () => {
+  const stream = client(thinking).openai.responses.stream({ model: 'any', input: 'Hello' });
+  const response = await stream.finalResponse();
+  expect(response.output_text).toBe('Good day');
+  expect(response.output).toMatchObject([
+    { type: 'reasoning', content: [{ type: 'reasoning_text', text: 'so so' }] },
+    { type: 'message', content: [{ text: 'Good day' }] },
+  ]);
 });
 
 test('calls are items of their own', async () => {

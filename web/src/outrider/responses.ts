@@ -131,6 +131,16 @@ function unsupported(name: string, otherThan = ''): ApiError {
 type Kind = 'reasoning' | 'message';
 
 const prefixes = { reasoning: 'rs', message: 'msg' } as const;
+/** The events of their texts, with the fields that those of a message have besides. */
+const textEvents = { reasoning: 'response.reasoning_text', message: 'response.output_text' } as const;
+const besides = { reasoning: {}, message: { logprobs: [] } } as const;
+
+/** The part of an item that has its text. */
+function partWith(kind: Kind, text: string): Fields {
+  return kind === 'reasoning'
+    ? { type: 'reasoning_text', text }
+    : { type: 'output_text', text, annotations: [], logprobs: [] };
+}
 
 /** A response that is being written. Its methods return the events of what they add. */
 class ResponseWriter {
@@ -210,24 +220,20 @@ class ResponseWriter {
   }
 
   /** An item that consists of a text; null while it is under way. */
-  #item(kind: Kind, text: string | null): Fields & { content: Fields[] } {
+  #item(kind: Kind, text: string | null): Fields {
     const status = text === null ? 'in_progress' : this.#status;
-    const [id, parts] = [this.#itemId(prefixes[kind]), text === null ? [] : [text]];
-    if (kind === 'reasoning') {
-      const content = parts.map((text) => ({ type: 'reasoning_text', text }));
-      return { id, type: kind, summary: [], status, content };
-    }
-    const content = parts.map((text) => ({ type: 'output_text', text, annotations: [], logprobs: [] }));
+    const [id, content] = [this.#itemId(prefixes[kind]), text === null ? [] : [partWith(kind, text)]];
+    if (kind === 'reasoning') return { id, type: kind, summary: [], status, content };
     return { id, type: kind, role: 'assistant', status, content };
   }
 
   #begin(kind: Kind): ResponseEvent[] {
     const [item, output_index] = [this.#item(kind, null), this.#output.length];
     this.#open = { kind, text: '' };
-    const added = this.event('response.output_item.added', { output_index, item });
-    if (kind === 'reasoning') return [added];
-    const part = { type: 'output_text', text: '', annotations: [], logprobs: [] };
-    return [added, this.event('response.content_part.added', { ...this.#place(kind), part })];
+    return [
+      this.event('response.output_item.added', { output_index, item }),
+      this.event('response.content_part.added', { ...this.#place(kind), part: partWith(kind, '') }),
+    ];
   }
 
   #place(kind: Kind): Fields {
@@ -238,8 +244,7 @@ class ResponseWriter {
     if (delta === '') return [];
     const events = this.#open?.kind === kind ? [] : [...this.#close(), ...this.#begin(kind)];
     if (this.#open) this.#open.text += delta;
-    const [name, more] = kind === 'message' ? ['output_text', { logprobs: [] }] : ['reasoning_text', {}];
-    return [...events, this.event(`response.${name}.delta`, { ...this.#place(kind), delta, ...more })];
+    return [...events, this.event(`${textEvents[kind]}.delta`, { ...this.#place(kind), delta, ...besides[kind] })];
   }
 
   /** Completes the item under way. */
@@ -247,12 +252,12 @@ class ResponseWriter {
     if (!this.#open) return [];
     const { kind, text } = this.#open;
     this.#open = null;
-    const [item, place, events] = [this.#item(kind, text), this.#place(kind), [] as ResponseEvent[]];
-    if (kind === 'message') {
-      events.push(this.event('response.output_text.done', { ...place, text, logprobs: [] }));
-      events.push(this.event('response.content_part.done', { ...place, part: item.content[0] }));
-    }
-    events.push(this.event('response.output_item.done', { output_index: this.#output.length, item }));
+    const [item, place] = [this.#item(kind, text), this.#place(kind)];
+    const events = [
+      this.event(`${textEvents[kind]}.done`, { ...place, text, ...besides[kind] }),
+      this.event('response.content_part.done', { ...place, part: partWith(kind, text) }),
+      this.event('response.output_item.done', { output_index: this.#output.length, item }),
+    ];
     this.#output.push(item);
     return events;
   }

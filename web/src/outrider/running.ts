@@ -10,6 +10,7 @@ import type { ServerAlone } from './server-alone.js';
 /** A generation that has not ended. */
 export interface Running {
   id: number;
+  request: GenerateRequest;
   generation: Generation;
   /** True once the worker, or the server alone, has the request. */
   sent: boolean;
@@ -37,7 +38,7 @@ export class RunningGenerations implements Iterable<Running> {
     const generation = new Generation(request, () => stop(id));
     const abort = new AbortController();
     const running = {
-      ...{ id, generation, sent: false, stopped: false, isAlone: false, joins: false, before: null },
+      ...{ id, request, generation, sent: false, stopped: false, isAlone: false, joins: false, before: null },
       abort,
     };
     this.#all.push(running);
@@ -106,11 +107,24 @@ function totals<S extends Statistics>({ before }: Running, statistics: S): S {
 
 /** True for a text that the server writes alone as well as with drafts, token for token. */
 export function isServersText(request: GenerateRequest, session: Pick<SessionInfo, 'maxGuesses'>): boolean {
-  const { rule, gate, mode, evidence, compareSchemes, temperature, stop } = request;
+  const { rule, gate, mode, evidence, compareSchemes } = request;
   const isCoupled = mode === 'cloud-only' || willBeAhead(request, session);
-  const isTaken = temperature <= HOTTEST && stop.length <= MOST_STOPS;
-  const areShort = stop.every((text) => new TextEncoder().encode(text).length <= LONGEST_STOP);
-  return isCoupled && rule === 'exact' && gate === 'none' && !evidence && !compareSchemes && isTaken && areShort;
+  const isTaken = reasonAgainstAlone(request) === null;
+  return isCoupled && rule === 'exact' && gate === 'none' && !evidence && !compareSchemes && isTaken;
+}
+
+/** The option whose value the server's API does not take, with the reason; null if it takes the request. */
+function reasonAgainstAlone({ temperature, stop }: GenerateRequest): { option: string; reason: string } | null {
+  const longest = Math.max(0, ...stop.map((text) => new TextEncoder().encode(text).length));
+  const limits = [
+    ['temperature', 'temperature must be at most', HOTTEST, '', temperature],
+    ['stop', 'stop must have at most', MOST_STOPS, ' strings', stop.length],
+    ['stop', 'strings of stop must have at most', LONGEST_STOP, ' bytes', longest],
+  ] as const;
+  for (const [option, rule, most, unit, given] of limits) {
+    if (given > most) return { option, reason: `${rule} ${most}${unit}, not ${given}` };
+  }
+  return null;
 }
 
 /** True for a link without limits, emulated ones. */
@@ -124,13 +138,17 @@ export function cutError(): OutriderError {
   return new OutriderError('connection-lost', 'the emulated link is cut');
 }
 
-/** Lets the server write alone, until the draft model joins or the connection is `lost`. @throws {@link OutriderError} */
+/**
+ * Lets the server write alone, until the draft model joins or the connection is `lost`.
+ * @throws {@link OutriderError} `no-draft` for options that only a draft model takes; as {@link ServerAlone.generate}
+ */
 export async function writeAlone(
   running: Running,
   alone: ServerAlone,
-  request: GenerateRequest,
 ): Promise<{ summary: Summary; lost: OutriderError | null }> {
-  const { generation, abort } = running;
+  const { generation, request, abort } = running;
+  const refused = reasonAgainstAlone(request);
+  if (refused) throw new OutriderError('no-draft', `without a draft model ${refused.reason}`, refused);
   const started = performance.now();
   let lost: OutriderError | null = null;
   const onLost = (error: OutriderError): void => {

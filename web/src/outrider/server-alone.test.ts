@@ -194,3 +194,38 @@ test('what needs the draft model says so, and a fallback can be declined', async
   answers = {};
   await expect(load()).rejects.toMatchObject({ code: 'worker-crashed' });
 });
+
+test('a token that never comes ends with the text or loading that waits for it, and holds up no other', async () => {
+  const never = (): Promise<string> => new Promise(() => {});
+  let token: () => string | Promise<string> = () => 'abc';
+  const outrider = await load({ token: () => token(), onFallback: () => {} });
+  answers['/v1/completions'] = () => events(chunk('a', 'stop'), usage);
+  token = never;
+  const hung = outrider.generate('p');
+  await new Promise((resolve) => setTimeout(resolve));
+  token = () => 'abc';
+  hung.stop();
+  const next = outrider.generate('q');
+  expect(await hung.summary).toMatchObject({ finish: 'cancelled', text: '' });
+  expect((await next.summary).text).toBe('a');
+  for (const wait of ['server', 'draft'] as const) {
+    const abort = new AbortController();
+    const loading = Outrider.load({ token: never, wait, signal: abort.signal });
+    const reason = new Error('enough');
+    abort.abort(reason);
+    await expect(loading).rejects.toBe(reason);
+  }
+});
+
+test('what only a draft model can do is refused by its option', async () => {
+  const outrider = await load({ onFallback: () => {} });
+  for (const [options, option, message] of [
+    [{ temperature: 3 }, 'temperature', 'without a draft model temperature must be at most 2, not 3'],
+    [{ stop: ['1', '2', '3', '4', '5'] }, 'stop', 'without a draft model stop must have at most 4 strings, not 5'],
+    [{ stop: 'é'.repeat(200) }, 'stop', 'without a draft model strings of stop must have at most 256 bytes, not 400'],
+  ] as const) {
+    const refused = outrider.generate('p', options).summary;
+    await expect(refused).rejects.toMatchObject({ code: 'no-draft', option, message });
+  }
+  expect(bodies).toEqual([]);
+});

@@ -2,6 +2,7 @@
 
 import { createParser } from 'eventsource-parser';
 import * as v from 'valibot';
+import { unlessAborted } from './aborting.js';
 import { ApiError as ServersError } from './api-error.js';
 import { answersOthers, chunksOf, originRefused } from './download.js';
 import type { GenerateRequest, ModelInfo, Piece, Round, SessionInfo, Statistics, Summary, Token } from './edge.js';
@@ -56,14 +57,28 @@ const awayStatuses: readonly number[] = [502, 503, 504];
 /** Shortest silence, in milliseconds, that is taken for a lost connection: the server sends a comment every 2 s. */
 const SHORTEST_STALL_MS = 6_000;
 
-/** Makes a `fetch` with the token and the headers that the server asks for. */
-function serverFetch(options: LoadOptions): typeof fetch {
+/**
+ * Texts that are written at a time; others wait. A browser opens six connections to a server, and the draft model comes
+ * over them, too: a further text would be silent for as long as the others take.
+ */
+const TEXTS_AT_A_TIME = 4;
+
+/**
+ * Makes a `fetch` with the token and the headers that the server asks for. From the token on, silence of `stallMs` is a
+ * lost connection.
+ */
+function serverFetch(options: LoadOptions, stallMs = Infinity): typeof fetch {
   const { token } = options;
   const headers = headersOf(options);
-  return async (...asked) => {
-    const authorization = token === undefined ? {} : { Authorization: `Bearer ${await tokenOf(token)}` };
-    return fetchWith({ ...authorization, ...headers })(...asked);
+  return async (input, init) => {
+    const bearer = token === undefined ? null : await unlessAborted(tokenOf(token), init?.signal);
+    const authorization = bearer === null ? {} : { Authorization: `Bearer ${bearer}` };
+    return within(stallMs, fetchWith({ ...authorization, ...headers })(input, init), stalled(stallMs));
   };
+}
+
+function stalled(stallMs: number): OutriderError {
+  return new OutriderError('connection-lost', `nothing came from the server for ${stallMs / 1000} s`);
 }
 
 /** Makes the function that sends a request to the server's API; a page that names a model asks that one. */
@@ -86,12 +101,14 @@ export class ServerAlone {
   readonly #model: string | undefined;
   readonly #stallMs: number;
   readonly session: SessionInfo;
+  /** Resolve when the texts that are being written have ended. */
+  readonly #ends = new Set<Promise<void>>();
 
-  private constructor(options: LoadOptions, request: typeof fetch, session: SessionInfo) {
+  private constructor(options: LoadOptions, session: SessionInfo) {
     this.#server = serverOf(options);
     this.#model = options.model;
-    this.#fetch = request;
     this.#stallMs = Math.max(options.stallTimeoutMs ?? 0, SHORTEST_STALL_MS);
+    this.#fetch = serverFetch(options, this.#stallMs);
     this.session = session;
   }
 
@@ -129,18 +146,18 @@ export class ServerAlone {
     const url = ofModel(options, 'v1/info');
     const late = new OutriderError('connection-failed', `the server does not answer within ${connectTimeoutMs} ms`);
     const asking = answered(request(url, signal ? { signal } : {}));
-    const response = await within(connectTimeoutMs, asking, late).catch(async (error: unknown) => {
+    const read = asking.then((response): Promise<unknown> => response.json().catch(() => null));
+    const received = await within(connectTimeoutMs, read, late).catch(async (error: unknown) => {
       signal?.throwIfAborted();
       const isAway = error !== late && (error as OutriderError).code === 'connection-failed';
       if (isAway && (await answersOthers(url.href, request))) throw originRefused(url.href, error);
       throw error;
     });
-    const received: unknown = await response.json().catch(() => null);
     if (!v.is(info, received)) {
       const remedy = 'name it with `server`';
       throw new OutriderError('connection-failed', `there is no Outrider server at ${url.href}: ${remedy}`);
     }
-    return new ServerAlone(options, request, { ...(received.limits as Limits), vocabSize: received.vocabSize });
+    return new ServerAlone(options, { ...(received.limits as Limits), vocabSize: received.vocabSize });
   }
 
   /** A description that takes the place of a draft model's. */
@@ -169,8 +186,13 @@ export class ServerAlone {
     const pieces: Piece[] = [];
     const tags = new ReasoningTags();
     let finish: Summary['finish'] | null = null;
+    // The server ends a text in the same way at a string of `stop` and at the end of text.
     const ends = { stop: request.stop.length > 0 ? 'stop' : 'eos', length: 'length', tool_calls: 'eos' } as const;
+    let leave = (): void => {};
+    const end = new Promise<void>((resolve) => (leave = resolve));
     try {
+      while (this.#ends.size >= TEXTS_AT_A_TIME) await unlessAborted(Promise.race(this.#ends), signal);
+      this.#ends.add(end);
       const response = await answered(post(this.#fetch, new URL(path, this.#server), body, signal));
       const onBytes = (bytes: number): number => (statistics.downlinkBits += bytes * 8);
       for await (const data of events(response, this.#stallMs, onBytes)) {
@@ -221,6 +243,9 @@ export class ServerAlone {
       }
       // A text that has ended is whole, whatever comes after.
       finish ??= 'cancelled';
+    } finally {
+      this.#ends.delete(end);
+      leave();
     }
     const called = request.tools.length > 0 && pieces.length > 0;
     const tagged = request.tagsReasoning && { isTagged: true as const };
@@ -285,9 +310,8 @@ async function* events(response: Response, stallMs: number, onBytes: (bytes: num
   const arrived: string[] = [];
   const parser = createParser({ onEvent: ({ data }) => arrived.push(data) });
   const chunks = chunksOf(response)[Symbol.asyncIterator]();
-  const stalled = new OutriderError('connection-lost', `nothing came from the server for ${stallMs / 1000} s`);
   for (;;) {
-    const { value: chunk, done } = await within(stallMs, chunks.next(), stalled);
+    const { value: chunk, done } = await within(stallMs, chunks.next(), stalled(stallMs));
     if (done) break;
     onBytes(chunk.length);
     parser.feed(decoder.decode(chunk, { stream: true }));
