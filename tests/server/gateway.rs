@@ -213,8 +213,11 @@ async fn an_engine_that_fails_in_a_round_is_told_of_and_forgiven() {
     }
     let slot = server.engine.slot().unwrap();
     assert!(slot.probe().await.is_ok());
-    engine.feel(Mood::Refuses(500));
-    assert!(slot.probe().await.unwrap_err().to_string().contains("answered 500"));
+    // The engine still lists its models.
+    for status in [404, 500] {
+        engine.feel(Mood::Refuses(status));
+        assert!(slot.probe().await.unwrap_err().to_string().contains(&format!("answered {status}")));
+    }
 }
 
 /// The engine's model may have more tokens than its tokenizer, and so more than the session knows of.
@@ -275,13 +278,25 @@ async fn an_engine_that_cannot_be_the_target_is_refused_at_the_start() {
     }
     engine.feel(Mood::KeepsQuiet);
     assert!(complaint(connect(&engine.address, options()).await).contains("--target-logprobs 0"));
-    assert!(connect(&engine.address, EngineArgs { target_logprobs: 0, ..options() }).await.is_ok());
+    let without = || EngineArgs { target_logprobs: 0, ..options() };
+    let (gateway, _) = connect(&engine.address, without()).await.unwrap();
+    let said = complaint(gateway.survey(&[0, 1, 2]).await);
+    assert!(said.contains("--target-logprobs 1 or more") && said.contains("but not checked"), "{said}");
     engine.feel(Mood::Refuses(400));
     assert!(complaint(connect(&engine.address, options()).await).contains("answered 400: {\"error\": \"not today\"}"));
 
     let other = PairPaths::default().tokenizer().unwrap();
     let engine = MockEngine::start(toy(), other, 512).await;
-    assert!(complaint(connect(&engine.address, options()).await).contains("not the one given with --tokenizer"));
+    // By probabilities, by ids, and by their number.
+    for (mood, options, said) in [
+        (Mood::Well, options(), ", the file as"),
+        (Mood::Well, without(), ", the file as"),
+        (Mood::KeepsQuiet, without(), " tokens, the file as"),
+    ] {
+        engine.feel(mood);
+        let complaint = complaint(connect(&engine.address, options).await);
+        assert!(complaint.contains("not the one given with --tokenizer") && complaint.contains(said), "{complaint}");
+    }
 
     let engine = MockEngine::start_with(toy(), tokenizer(), 64, Some("secret"), vec!["known", "other"]).await;
     let named = |name: &str| EngineArgs { target_model: Some(name.to_owned()), ..options() };
@@ -290,6 +305,11 @@ async fn an_engine_that_cannot_be_the_target_is_refused_at_the_start() {
     );
     assert!(complaint(connect(&engine.address, named("third")).await).contains("known, other"));
     assert!(complaint(connect(&engine.address, named("known")).await).contains("requires a key"));
+    let adapted = MockEngine::start_with(toy(), tokenizer(), 64, None, vec!["base/adapter", "base"]).await;
+    let (gateway, info) = connect(&adapted.address, named("base/adapter")).await.unwrap();
+    assert_eq!((gateway.model(), info.limits.context_length), ("base/adapter", 64));
+    let orphan = MockEngine::start_with(toy(), tokenizer(), 64, None, vec!["base/adapter"]).await;
+    assert!(complaint(connect(&orphan.address, options()).await).contains("max_model_len"));
     let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("engine-key");
     std::fs::write(&file, "secret\n").unwrap();
     let keyed = EngineArgs { target_key_file: Some(file.clone()), ..named("known") };

@@ -42,6 +42,26 @@ fn deployments_name_settings_that_there_are() {
     }
 }
 
+/// Kubernetes gives a pod variables with each service's address, such as VLLM_PORT=tcp://…, which vLLM refuses.
+#[test]
+fn pods_have_no_variables_of_services() {
+    let manifest = include_str!("../../docs/gateway/kubernetes.yaml");
+    let pods: Vec<&str> = manifest.split("\n---\n").filter(|document| document.contains("      containers:")).collect();
+    assert_eq!(pods.len(), 2);
+    assert!(pods.iter().all(|pod| pod.contains("\n      enableServiceLinks: false\n")), "{pods:?}");
+}
+
+/// A key made as the files say stays out of commits and images.
+#[test]
+fn keys_of_engines_are_ignored() {
+    let (git, image) = (include_str!("../../.gitignore"), include_str!("../../.dockerignore"));
+    for name in ["engine-key", "guesses-token"] {
+        assert!(git.lines().any(|line| line == name), "{name}");
+        assert!(image.lines().any(|line| line == format!("**/{name}")), "{name}");
+    }
+    assert!(include_str!("../../docs/gateway/compose.yaml").contains("> docs/gateway/engine-key\n"));
+}
+
 #[test]
 fn a_setting_that_is_not_there_is_caught() {
     let settings = settings("# guesses-to =\nlisten = \"127.0.0.1:8787\"\n# A word = of prose\n");

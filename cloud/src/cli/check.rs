@@ -157,6 +157,7 @@ impl Check {
             top_p: self.top_p,
         };
         let conditions = |round_trip_ms: u16| self.conditions(&judge, round_trip_ms);
+        let way = self.pair.engine_address().map(|(way, _)| way);
         let context = draft.config().context_length.min(judge.target.context_length());
         Ok(Report {
             tab: Tab::new(&end, context, path.and_then(gguf_part_names).is_none_or(|parts| parts.len() < 2)),
@@ -165,8 +166,8 @@ impl Check {
             measured,
             draft_ms: conditions(0).draft * 1e3,
             pass_ms: conditions(0).pass * 1e3,
-            predictions: self.round_trips.iter().map(|&ms| predict(ms, &conditions(ms))).collect(),
-            worth_up_to_ms: (0..=LONGEST).take_while(|&ms| predict(ms, &conditions(ms)).speedup >= WORTH).last(),
+            predictions: self.round_trips.iter().map(|&ms| predict(ms, &conditions(ms), way)).collect(),
+            worth_up_to_ms: (0..=LONGEST).take_while(|&ms| predict(ms, &conditions(ms), way).speedup >= WORTH).last(),
             target: judge.target,
         })
     }
@@ -249,14 +250,17 @@ impl Check {
     /// Asks an engine elsewhere for its probabilities of the text, and measures its time for a token.
     async fn survey(
         &self,
-        (_, address): (Way, &str),
+        engine: (Way, &str),
         draft: &Model,
         tokenizer: &Tokenizer,
         mut tokens: Vec<u32>,
     ) -> Result<Judge, CommandError> {
         let info = pair::target_info(draft, tokenizer, 1)?;
-        // Both ways list probabilities, and a survey sends no guesses.
-        let (gateway, info) = self.engine.connect((Way::Asked, address), tokenizer, info, 1).await?;
+        let connected = self.engine.connect(engine, tokenizer, info, 1).await;
+        let (gateway, info) = connected.map_err(|error| match error {
+            GatewayError::NoPromptLogprobs => GatewayError::NothingToCheck,
+            other => other,
+        })?;
         tokens.truncate((info.limits.context_length as usize).saturating_sub(LEAST_ROOM));
         let survey = gateway.survey(&tokens).await?;
         let (sampling, vocab_size) = (self.sampling(), tokenizer.vocab_size());
@@ -325,13 +329,19 @@ fn frames() -> Result<f64, CommandError> {
     Ok(series.medians()[0])
 }
 
-/// Predicts the fastest mode over a link, chosen as in sessions.
-fn predict(round_trip_ms: u16, conditions: &Conditions) -> Prediction {
+/// Predicts the fastest mode over a link, chosen as in sessions with this target: a model here if `way` is `None`.
+fn predict(round_trip_ms: u16, conditions: &Conditions, way: Option<Way>) -> Prediction {
     let (patient, rounds) = (conditions.patient(Goal::Speed).0, conditions.rounds(Goal::Speed).0);
     let ways = [("guesses, nobody waits", Schedule::AT_ONCE), ("guesses, passes wait", patient), ("in turn", rounds)];
-    let fastest = ways
-        .map(|(way, plan)| (way, plan, conditions.outcome(plan, SIMULATED).speed))
-        .into_iter()
+    // An engine that is asked takes no guesses, and one that streams waits for none.
+    let possible = match way {
+        None => &ways[..],
+        Some(Way::Asked) => &ways[2..],
+        Some(Way::Streamed) => &ways[..1],
+    };
+    let fastest = possible
+        .iter()
+        .map(|&(way, plan)| (way, plan, conditions.outcome(plan, SIMULATED).speed))
         .reduce(|best, next| if next.2 > best.2 { next } else { best });
     let (way, plan, speedup) = fastest.unwrap_or(("alone", Schedule::AT_ONCE, 1.0));
     Prediction {
@@ -384,7 +394,7 @@ mod tests {
                     let tokens = (1.0 - f64::powi(acceptance, gamma as i32 + 1)) / (1.0 - acceptance);
                     tokens / (gamma as f64 * draft + conditions.round_trip + seconds(gamma + 1))
                 };
-                let found = predict(round_trip_ms, &conditions);
+                let found = predict(round_trip_ms, &conditions, None);
                 for gamma in [1, 2, 3, 4, 6] {
                     let plan = Schedule { group: gamma, patience: 1.0, lead: gamma };
                     let outcome = conditions.outcome(plan, SIMULATED).speed / passes[0];
@@ -409,8 +419,27 @@ mod tests {
             reaction: 0.0,
             rows: row_costs(&passes),
         };
-        let cheap = predict(0, &conditions([0.040, 0.0424, 0.0472, 0.0568])).speedup;
-        let dear = predict(0, &conditions([0.040, 0.0564, 0.0892, 0.1548])).speedup;
+        let cheap = predict(0, &conditions([0.040, 0.0424, 0.0472, 0.0568]), None).speedup;
+        let dear = predict(0, &conditions([0.040, 0.0564, 0.0892, 0.1548]), None).speedup;
         assert!(cheap > 2.0 && dear < 1.4, "{cheap} and {dear}");
+    }
+
+    #[test]
+    fn an_engine_is_predicted_in_the_modes_that_it_has() {
+        for round_trip_ms in [0, 20, 80, 300] {
+            let conditions = Conditions {
+                pass: 0.040,
+                draft: 0.002,
+                further: 0.002,
+                round_trip: f64::from(round_trip_ms) / 1e3,
+                acceptance: 0.8,
+                reaction: 0.0,
+                rows: RowCosts::each(ROW_COST),
+            };
+            let found = |way| predict(round_trip_ms, &conditions, way);
+            assert!(found(Some(Way::Asked)).way.starts_with("in turn"), "{:?}", found(Some(Way::Asked)));
+            assert_eq!(found(Some(Way::Streamed)).way, "guesses, nobody waits");
+            assert!(found(None).speedup >= found(Some(Way::Asked)).speedup.max(found(Some(Way::Streamed)).speedup));
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::{
     backtrace::{Backtrace, BacktraceStatus},
     io::{IsTerminal, stderr},
     panic,
+    sync::{Mutex, PoisonError},
 };
 
 use tracing_appender::non_blocking::WorkerGuard;
@@ -13,6 +14,9 @@ use super::output::{CommandError, within_patience};
 #[cfg(feature = "otel")]
 use crate::otel::{self, Traces};
 use crate::{log_filter, log_writer};
+
+/// Level in the settings that were read last.
+static SETTING: Mutex<LevelFilter> = Mutex::new(LevelFilter::OFF);
 
 /// Format of the log's lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -46,6 +50,7 @@ impl Drop for Log {
 
 /// Starts the log, which RUST_LOG filters; without that variable, it has events of `level` and above.
 pub(super) fn init(format: LogFormat, level: LevelFilter) -> Log {
+    *SETTING.lock().unwrap_or_else(PoisonError::into_inner) = level;
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level.to_string()));
     let (writer, guard) = log_writer::start();
     let log = tracing_subscriber::fmt::layer()
@@ -72,12 +77,15 @@ pub(super) fn init(format: LogFormat, level: LevelFilter) -> Log {
     }
 }
 
-/// Sets the level of the running log. Returns false if RUST_LOG filters the log instead.
+/// Sets the level of the running log if the setting has changed, so that a filter set at the admin port stays. Returns
+/// false if it has not, or if RUST_LOG filters the log instead.
 pub(super) fn set_level(level: LevelFilter) -> Result<bool, CommandError> {
-    if EnvFilter::try_from_default_env().is_ok() {
+    let mut setting = SETTING.lock().unwrap_or_else(PoisonError::into_inner);
+    if *setting == level || EnvFilter::try_from_default_env().is_ok() {
         return Ok(false);
     }
     log_filter::set(&level.to_string())?;
+    *setting = level;
     Ok(true)
 }
 
@@ -89,4 +97,23 @@ pub(super) fn log_panics() {
         let trace = (trace.status() == BacktraceStatus::Captured).then(|| trace.to_string());
         tracing::error!(place, reason = panic.payload_as_str(), trace, "panicked");
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unchanged_setting_keeps_the_filter_of_the_admin_port() {
+        let _layer = log_filter::layer(EnvFilter::new("info"));
+        *SETTING.lock().unwrap() = LevelFilter::INFO;
+        log_filter::set("info,outrider_cloud=debug").unwrap();
+        assert!(!set_level(LevelFilter::INFO).unwrap());
+        assert!(log_filter::get().unwrap().contains("outrider_cloud=debug"));
+        assert!(set_level(LevelFilter::WARN).unwrap());
+        assert_eq!(log_filter::get().as_deref(), Some("warn"));
+        // It can be set back.
+        assert!(set_level(LevelFilter::INFO).unwrap());
+        assert_eq!(log_filter::get().as_deref(), Some("info"));
+    }
 }

@@ -102,10 +102,11 @@ impl MockEngine {
 }
 
 async fn list(State(shared): State<Arc<Served>>) -> Response {
-    if let Mood::Refuses(status) = *shared.mood.lock().unwrap() {
-        return refusal(status);
-    }
-    let model = |id: &&str| json!({ "id": id, "object": "model", "max_model_len": shared.context_length });
+    // As vLLM does it, an adapter's card names its parent, which has the context length.
+    let model = |id: &&str| match id.split_once('/') {
+        Some((parent, _)) => json!({ "id": id, "object": "model", "root": "/adapter", "parent": parent }),
+        None => json!({ "id": id, "object": "model", "root": id, "max_model_len": shared.context_length }),
+    };
     Json(json!({ "object": "list", "data": shared.models.iter().map(model).collect::<Vec<_>>() })).into_response()
 }
 
@@ -136,7 +137,7 @@ async fn complete(State(shared): State<Arc<Served>>, headers: HeaderMap, body: B
         return stream::answer(&shared, &body);
     }
     if mood == Mood::KeepsQuiet {
-        body.as_object_mut().unwrap().remove("prompt_logprobs");
+        body.as_object_mut().unwrap().retain(|field, _| field != "prompt_logprobs" && field != "return_token_ids");
     }
     Json(answered(&shared, &body)).into_response()
 }
@@ -145,9 +146,11 @@ async fn complete(State(shared): State<Arc<Served>>, headers: HeaderMap, body: B
 fn answered(served: &Served, body: &Value) -> Value {
     assert_eq!(body["return_tokens_as_token_ids"], true);
     let sampling = Served::sampling(body);
-    let mut choices = Vec::new();
+    let (mut choices, mut read) = (Vec::new(), 0);
     for prompt in served.prompts(&body["prompt"]) {
+        read += prompt.len();
         let rows = (served.weights)(&prompt);
+        let ids = (body["return_token_ids"] == true).then_some(&prompt);
         let of_prompt = body["prompt_logprobs"].as_u64().map(|count| {
             let place = |index: usize| listed(&rows[index - 1], count as usize, prompt[index]);
             (0..prompt.len()).map(|i| if i == 0 { Value::Null } else { place(i) }).collect::<Value>()
@@ -159,11 +162,11 @@ fn answered(served: &Served, body: &Value) -> Value {
             let logprobs = written(served, &prompt, max_tokens, &sampling, body["logprobs"].as_u64().unwrap() as usize);
             choices.push(json!({
                 "index": index, "text": "…", "logprobs": logprobs, "finish_reason": "length",
-                "prompt_logprobs": of_prompt,
+                "prompt_logprobs": of_prompt, "prompt_token_ids": ids,
             }));
         }
     }
-    json!({ "id": "cmpl-1", "object": "text_completion", "choices": choices })
+    json!({ "id": "cmpl-1", "object": "text_completion", "choices": choices, "usage": { "prompt_tokens": read } })
 }
 
 /// The next `count` tokens of a text, in the form of the engine's answer.

@@ -6,6 +6,7 @@
 //! A text may also be read as the engine [streams](Client::stream) it.
 
 use std::{
+    env,
     error::Error,
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
@@ -16,7 +17,7 @@ use serde::Deserialize;
 use tokio::time;
 
 use super::{
-    completion::{self, Choice, Continuation, Prompt, Question},
+    completion::{self, Choice, Continuation, Encoding, Prompt, Question},
     error::GatewayError,
     events::{Broken, Events},
 };
@@ -36,6 +37,8 @@ pub(super) struct Client {
     http: reqwest::Client,
     /// URL of the API, with `/v1` or the path that replaces it.
     base: String,
+    /// URL in errors, with a note where a proxy may stand in front of it.
+    shown: String,
     key: Option<String>,
     limit: Duration,
     pub(super) model: String,
@@ -46,7 +49,11 @@ pub(super) struct Client {
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Served {
     pub(super) id: String,
+    /// Longest text in tokens. vLLM reports none for an adapter, whose parent has it.
     pub(super) max_model_len: Option<u32>,
+    /// Model that an adapter (LoRA) changes: its id, or its root.
+    pub(super) parent: Option<String>,
+    pub(super) root: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -64,8 +71,13 @@ impl Client {
         }
         let root = address.trim_end_matches('/');
         let base = if url.path() == "/" { format!("{root}/v1") } else { root.to_owned() };
+        let is_set = |name: &str| env::var(name).is_ok_and(|value| !value.is_empty());
+        let shown = match proxy_variable(url.scheme(), is_set) {
+            Some(name) => format!("{base} (through the proxy of {name}, unless NO_PROXY names the host)"),
+            None => base.clone(),
+        };
         let http = reqwest::Client::builder().connect_timeout(limit).tcp_nodelay(true).build().map_err(|_| wrong())?;
-        Ok(Self { http, base, key, limit, model: String::new(), answered: AtomicU64::new(0) })
+        Ok(Self { http, base, shown, key, limit, model: String::new(), answered: AtomicU64::new(0) })
     }
 
     /// Number of requests answered so far.
@@ -83,10 +95,19 @@ impl Client {
 
     /// Requests completions. Returns each sample of each prompt in turn.
     pub(super) async fn ask(&self, question: &Question<'_>) -> Result<Vec<Choice>, GatewayError> {
-        let body = question.body(&self.model);
-        let bytes = self.send(|| self.http.post(format!("{}/completions", self.base)).json(&body)).await?;
         let prompts = if let Prompt::Several(prompts) = question.prompt { prompts.len() } else { 1 };
-        completion::read(&bytes, prompts * question.samples)
+        completion::read(&self.answer(question).await?, prompts * question.samples)
+    }
+
+    /// Requests one token after a text. Returns what the engine reports about the text's encoding.
+    pub(super) async fn encoding(&self, text: &str) -> Result<Encoding, GatewayError> {
+        let question = Question { prompt: Prompt::Text(text), returns_ids: true, ..Question::after(&[]) };
+        completion::encoding(&self.answer(&question).await?)
+    }
+
+    async fn answer(&self, question: &Question<'_>) -> Result<Vec<u8>, GatewayError> {
+        let body = question.body(&self.model);
+        self.send(|| self.http.post(format!("{}/completions", self.base)).json(&body)).await
     }
 
     /// Requests a streamed text after a prompt of `prompt` tokens. The caller bounds the wait.
@@ -106,23 +127,9 @@ impl Client {
     }
 
     async fn send(&self, request: impl Fn() -> RequestBuilder) -> Result<Vec<u8>, GatewayError> {
-        let mut pauses = PAUSES.iter();
-        loop {
-            let error = match self.send_once(request()).await {
-                Ok(bytes) => {
-                    self.answered.fetch_add(1, Ordering::Relaxed);
-                    return Ok(bytes);
-                }
-                Err(error) => error,
-            };
-            match pauses.next() {
-                Some(pause) if is_passing(&error) => {
-                    tracing::warn!(%error, "asking again");
-                    time::sleep(*pause).await;
-                }
-                _ => return Err(error),
-            }
-        }
+        let bytes = repeated(is_passing, || self.send_once(request())).await?;
+        self.answered.fetch_add(1, Ordering::Relaxed);
+        Ok(bytes)
     }
 
     async fn send_once(&self, request: RequestBuilder) -> Result<Vec<u8>, GatewayError> {
@@ -157,18 +164,18 @@ impl Client {
 
     /// Error of a response that took too long.
     pub(super) fn slow(&self) -> GatewayError {
-        GatewayError::Slow { address: self.base.clone(), limit: self.limit }
+        GatewayError::Slow { address: self.shown.clone(), limit: self.limit }
     }
 
     /// Error of a response that ended before its text.
     pub(super) fn cut(&self) -> GatewayError {
-        GatewayError::Unreachable { address: self.base.clone(), error: "the stream was cut".to_owned() }
+        GatewayError::Unreachable { address: self.shown.clone(), error: "the stream was cut".to_owned() }
     }
 
     /// Error of an engine that failed in the middle of a response.
     pub(super) fn failed(&self, status: u16, mut message: String) -> GatewayError {
         message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
-        GatewayError::Status { address: self.base.clone(), status, message }
+        GatewayError::Status { address: self.shown.clone(), status, message }
     }
 
     /// Error of a stream that cannot be read.
@@ -180,7 +187,7 @@ impl Client {
     }
 
     fn failure(&self, error: &reqwest::Error) -> GatewayError {
-        let address = self.base.clone();
+        let address = self.shown.clone();
         if error.is_timeout() {
             return self.slow();
         }
@@ -193,7 +200,7 @@ impl Client {
     }
 
     fn refusal(&self, response: &Response, body: &[u8]) -> GatewayError {
-        let (address, status) = (self.base.clone(), response.status());
+        let (address, status) = (self.shown.clone(), response.status());
         if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             return GatewayError::Forbidden { address };
         }
@@ -209,11 +216,54 @@ pub(super) fn finish(mut answer: Events) {
     tokio::spawn(time::timeout(LAST_BYTES, async move { while let Some(Ok(_)) = answer.next().await {} }));
 }
 
+/// Makes a request, and repeats it after each of [`PAUSES`] while its error is passing.
+pub(super) async fn repeated<T, F: Future<Output = Result<T, GatewayError>>>(
+    is_passing: impl Fn(&GatewayError) -> bool,
+    request: impl Fn() -> F,
+) -> Result<T, GatewayError> {
+    for pause in PAUSES {
+        match request().await {
+            Err(error) if is_passing(&error) => {
+                tracing::warn!(%error, "asking again");
+                time::sleep(pause).await;
+            }
+            result => return result,
+        }
+    }
+    request().await
+}
+
+/// Variable that sets a proxy for URLs of this scheme, if there is one.
+fn proxy_variable(scheme: &str, is_set: impl Fn(&str) -> bool) -> Option<String> {
+    let own = format!("{scheme}_proxy");
+    [own.to_uppercase(), own, "ALL_PROXY".to_owned(), "all_proxy".to_owned()].into_iter().find(|name| is_set(name))
+}
+
 /// Returns true if repeating the request may help.
 pub(super) fn is_passing(error: &GatewayError) -> bool {
     match error {
         GatewayError::Unreachable { .. } => true,
         GatewayError::Status { status, .. } => matches!(status, 429 | 502 | 503 | 504),
         _ => false,
+    }
+}
+
+/// Returns true if another stream may continue the text. vLLM gives status 500 to a stream that it cannot end, whatever
+/// the cause.
+pub(super) fn is_passing_for_streams(error: &GatewayError) -> bool {
+    is_passing(error) || matches!(error, GatewayError::Status { status: 500.., .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_of_the_scheme_is_named() {
+        let named = |scheme, set: &[&str]| proxy_variable(scheme, |name| set.contains(&name));
+        assert_eq!(named("http", &["HTTPS_PROXY", "http_proxy"]).as_deref(), Some("http_proxy"));
+        assert_eq!(named("https", &["ALL_PROXY", "HTTPS_PROXY"]).as_deref(), Some("HTTPS_PROXY"));
+        assert_eq!(named("https", &["all_proxy"]).as_deref(), Some("all_proxy"));
+        assert_eq!(named("http", &["HTTPS_PROXY", "NO_PROXY"]), None);
     }
 }

@@ -33,6 +33,8 @@ pub(super) struct Question<'a> {
     pub listed: u32,
     /// Number of most likely tokens to list at each token of the prompt; `None` for no list.
     pub prompt_listed: Option<u32>,
+    /// True to get the ids that the engine encodes the prompt into.
+    pub returns_ids: bool,
 }
 
 /// A request for a text that the engine streams to its end.
@@ -66,6 +68,7 @@ impl<'a> Question<'a> {
             sampling: NEUTRAL,
             listed: 0,
             prompt_listed: None,
+            returns_ids: false,
         }
     }
 
@@ -77,6 +80,7 @@ impl<'a> Question<'a> {
             logprobs: self.listed,
             prompt_logprobs: self.prompt_listed,
             return_tokens_as_token_ids: true,
+            return_token_ids: self.returns_ids.then_some(true),
         }
     }
 }
@@ -104,6 +108,8 @@ pub(super) struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     prompt_logprobs: Option<u32>,
     return_tokens_as_token_ids: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    return_token_ids: Option<bool>,
 }
 
 /// JSON body of a request for a streamed text.
@@ -200,6 +206,44 @@ pub(super) fn read(bytes: &[u8], count: usize) -> Result<Vec<Choice>, GatewayErr
     choices.into_iter().map(RawChoice::check).collect()
 }
 
+/// An engine's report about its encoding of a prompt; engines differ in what they report.
+#[derive(Debug, PartialEq)]
+pub(super) enum Encoding {
+    Ids(Vec<u32>),
+    /// Number of the tokens alone.
+    Count(usize),
+    Unknown,
+}
+
+#[derive(Debug, Deserialize)]
+struct EncodedAnswer {
+    choices: [EncodedChoice; 1],
+    usage: Option<Usage>,
+}
+
+#[derive(Debug, Deserialize)]
+struct EncodedChoice {
+    prompt_token_ids: Option<Vec<u32>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Usage {
+    prompt_tokens: Option<usize>,
+}
+
+/// Reads how the engine has encoded the prompt of a response with one choice.
+pub(super) fn encoding(bytes: &[u8]) -> Result<Encoding, GatewayError> {
+    // The rest of the response has to be usable, too.
+    read(bytes, 1)?;
+    let answer: EncodedAnswer = serde_json::from_slice(bytes).map_err(|error| lacks(format!("{error}")))?;
+    let EncodedAnswer { choices: [EncodedChoice { prompt_token_ids }], usage } = answer;
+    Ok(match (prompt_token_ids, usage.and_then(|usage| usage.prompt_tokens)) {
+        (Some(ids), _) => Encoding::Ids(ids),
+        (None, Some(count)) => Encoding::Count(count),
+        (None, None) => Encoding::Unknown,
+    })
+}
+
 impl RawChoice {
     fn check(self) -> Result<Choice, GatewayError> {
         let logprobs = self.logprobs.ok_or_else(|| lacks("no logprobs".to_owned()))?;
@@ -252,6 +296,22 @@ mod tests {
         let sampling = SamplingParameters { temperature: 0.5, top_k: 40, top_p: 0.75 };
         let said = serde_json::to_value(Question { sampling, ..question }.body("m")).unwrap();
         assert_eq!((&said["temperature"], &said["top_k"], &said["top_p"]), (&0.5.into(), &40.into(), &0.75.into()));
+    }
+
+    #[test]
+    fn an_encoding_is_read_as_far_as_it_is_reported() {
+        let answer = |choice: &str, usage: &str| {
+            let logprobs = r#"{"tokens": ["token_id:9"], "token_logprobs": [0.0]}"#;
+            let text = format!(r#"{{"choices": [{{"index": 0, "logprobs": {logprobs}{choice}}}]{usage}}}"#);
+            encoding(text.as_bytes())
+        };
+        let usage = r#", "usage": {"prompt_tokens": 3, "total_tokens": 4}"#;
+        assert_eq!(answer(r#", "prompt_token_ids": [5, 6]"#, usage).unwrap(), Encoding::Ids(vec![5, 6]));
+        assert_eq!(answer(r#", "prompt_token_ids": null"#, usage).unwrap(), Encoding::Count(3));
+        for usage in ["", r#", "usage": null"#, r#", "usage": {}"#] {
+            assert_eq!(answer("", usage).unwrap(), Encoding::Unknown);
+        }
+        assert!(encoding(br#"{"choices": [{"index": 0, "prompt_token_ids": [5]}]}"#).is_err(), "no logprobs");
     }
 
     #[test]

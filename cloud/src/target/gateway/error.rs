@@ -87,6 +87,13 @@ pub enum GatewayError {
          --target-logprobs 0 to verify by the engine's own samples, which accepts fewer drafts"
     )]
     NoPromptLogprobs,
+    /// A check lacks the log-probabilities that it compares the draft with.
+    #[error(
+        "a check needs prompt log-probabilities of the engine (prompt_logprobs of vLLM's /v1/completions) and \
+         --target-logprobs 1 or more (20 is vLLM's default); an engine without them can be served, with \
+         --target-logprobs 0, but not checked"
+    )]
+    NothingToCheck,
     /// The engine does not stream token ids.
     #[error(
         "the engine does not stream token ids ({what}), as vLLM does (return_token_ids of /v1/completions): give \
@@ -112,13 +119,13 @@ pub enum GatewayError {
     },
     /// The engine encodes a text into other ids.
     #[error(
-        "the engine's tokenizer is not the one given with --tokenizer: it reads {text:?} as {engine:?}, the file as {own:?}"
+        "the engine's tokenizer is not the one given with --tokenizer: it reads {text:?} as {engine}, the file as {own:?}"
     )]
     Tokenizer {
         /// Text that was encoded.
         text: String,
-        /// Ids from the engine.
-        engine: Vec<u32>,
+        /// Ids from the engine, or their number if it reports no more.
+        engine: String,
         /// Ids from the tokenizer file.
         own: Vec<u32>,
     },

@@ -15,6 +15,7 @@ use std::{fmt, future::ready, pin::Pin};
 use eventsource_stream::{EventStreamError, Eventsource};
 use futures_util::{Stream, StreamExt};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::{completion::lacks, error::GatewayError};
 
@@ -34,9 +35,9 @@ pub(super) enum Event {
     Tokens(Chunk),
     /// The engine has failed.
     Failed {
-        /// HTTP status, if the engine sent one.
+        /// HTTP status, or 500 if the engine sent none.
         status: u16,
-        /// Error message of the engine.
+        /// Error message of the engine, or the error as JSON if it has none.
         message: String,
     },
     /// End of the response.
@@ -65,7 +66,9 @@ pub(super) enum End {
 #[derive(Debug, Deserialize)]
 struct RawEvent {
     choices: Option<Vec<RawChoice>>,
-    error: Option<RawError>,
+    error: Option<Value>,
+    /// "error" if the event itself is an error.
+    object: Option<Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -73,13 +76,6 @@ struct RawChoice {
     token_ids: Option<Vec<u32>>,
     prompt_token_ids: Option<Vec<u32>>,
     finish_reason: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-struct RawError {
-    #[serde(default)]
-    message: String,
-    code: Option<u16>,
 }
 
 /// Error while reading a stream. `E` is the connection's error.
@@ -182,11 +178,13 @@ fn read(data: &str) -> Result<Option<Event>, GatewayError> {
     if data == DONE {
         return Ok(Some(Event::Done));
     }
-    let raw: RawEvent = serde_json::from_str(data).map_err(|error| lacks(format!("an event of it: {error}")))?;
-    if let Some(RawError { mut message, code }) = raw.error {
-        // The message is shown on one line.
-        message.retain(|c| !c.is_control());
-        return Ok(Some(Event::Failed { status: code.unwrap_or(500), message }));
+    let no_event = |error| lacks(format!("an event of it: {error}"));
+    let raw: RawEvent = serde_json::from_str(data).map_err(no_event)?;
+    if let Some(error) = raw.error {
+        return Ok(Some(failure(&error)));
+    }
+    if raw.object.is_some_and(|object| object == "error") {
+        return Ok(Some(failure(&serde_json::from_str(data).map_err(no_event)?)));
     }
     let mut choices = raw.choices.ok_or_else(|| lacks("an event of it has no choices".to_owned()))?;
     match (choices.pop(), choices.is_empty()) {
@@ -201,6 +199,17 @@ fn read(data: &str) -> Result<Option<Event>, GatewayError> {
         }
         (Some(_), false) => Err(lacks(format!("{} texts in place of one", choices.len() + 1))),
     }
+}
+
+/// Reads an error of the engine, which is a text, or an object with a message and perhaps a status in `code`.
+fn failure(error: &Value) -> Event {
+    let text = error.as_str().or_else(|| error["message"].as_str());
+    let mut message = text.map_or_else(|| error.to_string(), str::to_owned);
+    // The message is shown on one line.
+    message.retain(|c| !c.is_control());
+    let code = &error["code"];
+    let status = code.as_u64().or_else(|| code.as_str()?.parse().ok()).and_then(|code| u16::try_from(code).ok());
+    Event::Failed { status: status.filter(|status| (400..600).contains(status)).unwrap_or(500), message }
 }
 
 #[cfg(test)]
@@ -234,6 +243,23 @@ mod tests {
             assert_eq!(all(&ANSWER.chunks(size).collect::<Vec<_>>(), 2).unwrap(), expected, "{size}");
         }
         assert_eq!(all(&[b"data: {\"choices\": [{\"token_ids\": [1]}]}\n"], 0).unwrap(), [], "no end yet");
+    }
+
+    #[test]
+    fn a_failure_is_read_in_each_form() {
+        for (event, status, message) in [
+            (r#"{"error": {"message": "slow down", "code": "rate_limit_exceeded"}}"#, 500, "slow down"),
+            (r#"{"error": {"message": "dead", "code": "503"}}"#, 503, "dead"),
+            (r#"{"error": {"message": "dead", "code": null}, "choices": []}"#, 500, "dead"),
+            (r#"{"error": {"message": "dead", "code": 13}}"#, 500, "dead"),
+            (r#"{"error": {"message": "dead", "code": 65536}}"#, 500, "dead"),
+            (r#"{"error": "Request failed", "error_type": "generation"}"#, 500, "Request failed"),
+            (r#"{"error": {"code": 429, "message": null}}"#, 429, r#"{"code":429,"message":null}"#),
+            (r#"{"object": "error", "message": "no room", "code": 400}"#, 400, "no room"),
+        ] {
+            let read = all(&[format!("data: {event}\n\n").as_bytes()], 0).unwrap();
+            assert_eq!(read, [Event::Failed { status, message: message.to_owned() }], "{event}");
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use outrider_speculation::session::cloud::TargetInfo;
 
 use super::{
     client::{Client, Served},
-    completion::{Prompt, Question},
+    completion::{Encoding, Prompt, Question},
     error::GatewayError,
     guesses::{WorkerAddress, Workers},
     handle::Gateway,
@@ -107,14 +107,15 @@ impl EngineArgs {
     ) -> Result<(Gateway, TargetInfo), GatewayError> {
         let token = self.guesses_token(way)?;
         let mut client = Client::new(address, self.key()?, Duration::from_secs(self.target_timeout))?;
-        let served = self.choose(client.models().await?)?;
-        let context_length = served.max_model_len.ok_or(GatewayError::NoContextLength)?;
-        client.model = served.id;
+        let (model, context_length) = self.choose(&client.models().await?)?;
+        client.model = model;
         if way == Way::Streamed {
-            check_ids(tokenizer, stream::ids_of(&client, PROBE).await?)?;
+            check_ids(tokenizer, Encoding::Ids(stream::ids_of(&client, PROBE).await?))?;
         }
         if self.target_logprobs > 0 {
             probe(&client, tokenizer, self.target_logprobs).await?;
+        } else if way == Way::Asked {
+            check_ids(tokenizer, client.encoding(PROBE).await?)?;
         }
         tracing::info!(address, ?way, model = client.model, context_length, "the target is an engine");
         // An engine elsewhere makes draws of its own. An engine of [`Way::Asked`] cannot use guesses.
@@ -177,27 +178,44 @@ impl EngineArgs {
         }
     }
 
-    fn choose(&self, served: Vec<Served>) -> Result<Served, GatewayError> {
-        let models = served.iter().map(|model| model.id.as_str()).collect::<Vec<_>>().join(", ");
-        let is_wanted = |model: &Served| self.target_model.as_ref().is_none_or(|name| *name == model.id);
-        let mut wanted = served.into_iter().filter(is_wanted);
-        match (wanted.next(), wanted.next()) {
-            (Some(model), None) => Ok(model),
-            _ => Err(GatewayError::Model { models }),
-        }
+    /// Chooses among the models that the engine serves. Returns its name and context length.
+    fn choose(&self, served: &[Served]) -> Result<(String, u32), GatewayError> {
+        let mut wanted = served.iter().filter(|card| self.target_model.as_ref().is_none_or(|name| *name == card.id));
+        let (Some(model), None) = (wanted.next(), wanted.next()) else {
+            let models = served.iter().map(|card| card.id.as_str()).collect::<Vec<_>>().join(", ");
+            return Err(GatewayError::Model { models });
+        };
+        let is_named = |card: &&Served, name: &String| card.id == *name || card.root.as_ref() == Some(name);
+        let parent = model.parent.as_ref().and_then(|name| served.iter().find(|card| is_named(card, name)));
+        let context_length = model.max_model_len.or(parent.and_then(|parent| parent.max_model_len));
+        Ok((model.id.clone(), context_length.ok_or(GatewayError::NoContextLength)?))
     }
 }
 
-/// Checks that the engine encodes a text as the tokenizer does.
-fn check_ids(tokenizer: &Tokenizer, engine: Vec<u32>) -> Result<(), GatewayError> {
-    let own = tokenizer.encode(PROBE).map_err(|error| GatewayError::Answer { what: error.to_string() })?;
-    if engine == own { Ok(()) } else { Err(GatewayError::Tokenizer { text: PROBE.to_owned(), engine, own }) }
+fn own_ids(tokenizer: &Tokenizer) -> Result<Vec<u32>, GatewayError> {
+    tokenizer.encode(PROBE).map_err(|error| GatewayError::Answer { what: error.to_string() })
+}
+
+/// Checks that the engine encodes a text as the tokenizer does, as far as it reports that.
+fn check_ids(tokenizer: &Tokenizer, engine: Encoding) -> Result<(), GatewayError> {
+    let own = own_ids(tokenizer)?;
+    let engine = match engine {
+        Encoding::Ids(ids) if ids != own => format!("{ids:?}"),
+        // An engine that does not know `add_special_tokens` may put a token before the text.
+        Encoding::Count(count) if !(own.len()..=own.len() + 1).contains(&count) => format!("{count} tokens"),
+        Encoding::Unknown => {
+            tracing::warn!("the engine does not report how it encodes a text: --tokenizer could not be checked");
+            return Ok(());
+        }
+        Encoding::Ids(_) | Encoding::Count(_) => return Ok(()),
+    };
+    Err(GatewayError::Tokenizer { text: PROBE.to_owned(), engine, own })
 }
 
 /// Checks that the engine returns log-probabilities of a prompt's tokens, with `listed` tokens at each position, and
 /// that it encodes a text as the tokenizer does.
 async fn probe(client: &Client, tokenizer: &Tokenizer, listed: u32) -> Result<(), GatewayError> {
-    let own = tokenizer.encode(PROBE).map_err(|error| GatewayError::Answer { what: error.to_string() })?;
+    let own = own_ids(tokenizer)?;
     let ask =
         |prompt, prompt_listed| Question { prompt, listed, prompt_listed: Some(prompt_listed), ..Question::after(&[]) };
     let by_ids = client.ask(&ask(Prompt::Tokens(&own), listed)).await?;
@@ -210,7 +228,7 @@ async fn probe(client: &Client, tokenizer: &Tokenizer, listed: u32) -> Result<()
     let positions = by_text.iter().flat_map(|choice| choice.prompt.iter().skip(1));
     let engine: Vec<u32> = positions.flatten().map(|&(id, _)| id).collect();
     if engine != own[1..] {
-        return Err(GatewayError::Tokenizer { text: PROBE.to_owned(), engine, own });
+        return Err(GatewayError::Tokenizer { text: PROBE.to_owned(), engine: format!("{engine:?}"), own });
     }
     Ok(())
 }

@@ -15,12 +15,12 @@ use outrider_speculation::{
 use tokio::time;
 
 use super::{
-    client::{PAUSES, is_passing},
+    client::{PAUSES, is_passing_for_streams},
     completion::{Choice, NEUTRAL, Probabilities, Prompt, Question, lacks},
     error::GatewayError,
     plan::Plan,
     shared::{Shared, Streaming},
-    stream::{Source, Stream},
+    stream::{self, Source, Stream},
 };
 use crate::metrics::Metrics;
 
@@ -135,9 +135,14 @@ impl GatewaySlot {
         }
     }
 
-    /// Checks that the engine answers requests.
+    /// Checks that the engine writes a token, in the way in which sessions use it.
     pub(crate) async fn probe(&self) -> Result<(), GatewayError> {
-        self.shared.client.models().await.map(drop)
+        let Shared { client, streaming, .. } = &*self.shared;
+        let text = [0];
+        match streaming {
+            Some(_) => stream::first(client, Prompt::Tokens(&text), text.len()).await.map(drop),
+            None => client.ask(&Question::after(&text)).await.map(drop),
+        }
     }
 
     /// Takes the pass's tokens. Returns the token that follows if the engine has written it already.
@@ -170,7 +175,7 @@ impl GatewaySlot {
                 return Ok(judgement);
             }
             let Err(error) = stream.more(source, left).await else { continue };
-            if !is_passing(&error) {
+            if !is_passing_for_streams(&error) {
                 return Err(error);
             }
             // A request that has led to tokens shows that the engine works, so the pauses start over.

@@ -188,20 +188,34 @@ impl Stream {
     }
 }
 
-/// Ids that the engine encodes a text into, read from a stream of one token.
-pub(super) async fn ids_of(client: &Client, text: &str) -> Result<Vec<u32>, GatewayError> {
-    let asked = Continuation { prompt: Prompt::Text(text), max_tokens: 1, sampling: NEUTRAL, eos_ids: &[] };
-    let reads = async {
-        let mut answer = client.stream(&asked, text.len()).await?;
-        while let Some(event) = answer.next().await {
-            if let Event::Tokens(Chunk { prompt: Some(ids), .. }) = event.map_err(|broken| client.broken(broken))? {
-                client::finish(answer);
-                return Ok(ids);
+/// Requests one token after a prompt of `length` tokens, or at most that many. Returns it with the prompt as the engine
+/// has read it. Repeats the request after a failure that may pass.
+pub(super) async fn first(client: &Client, prompt: Prompt<'_>, length: usize) -> Result<Chunk, GatewayError> {
+    let asked = Continuation { prompt, max_tokens: 1, sampling: NEUTRAL, eos_ids: &[] };
+    let reads = || async {
+        let mut answer = client.stream(&asked, length).await?;
+        let mut first = Chunk::default();
+        while first.ids.is_empty() {
+            match answer.next().await.transpose().map_err(|broken| client.broken(broken))? {
+                None | Some(Event::Tokens(Chunk { end: Some(End::GivenUp), .. })) => return Err(client.cut()),
+                Some(Event::Tokens(chunk)) => {
+                    first = Chunk { prompt: first.prompt.or(chunk.prompt), ..chunk };
+                }
+                Some(Event::Failed { status, message }) => return Err(client.failed(status, message)),
+                Some(Event::Done) => return Err(lacks("it ended without a token".to_owned())),
             }
         }
-        Err(lacks("no prompt_token_ids".to_owned()))
+        client::finish(answer);
+        Ok(first)
     };
-    let ids = time::timeout(client.limit(), reads).await.unwrap_or_else(|_| Err(client.slow()));
+    let in_time = || async { time::timeout(client.limit(), reads()).await.unwrap_or_else(|_| Err(client.slow())) };
+    client::repeated(client::is_passing_for_streams, in_time).await
+}
+
+/// Ids that the engine encodes a text into, read from a stream of one token.
+pub(super) async fn ids_of(client: &Client, text: &str) -> Result<Vec<u32>, GatewayError> {
+    let ids = first(client, Prompt::Text(text), text.len()).await;
+    let ids = ids.and_then(|first| first.prompt.ok_or_else(|| lacks("no prompt_token_ids".to_owned())));
     ids.map_err(|error| match error {
         GatewayError::Answer { what } => GatewayError::NoStream { what },
         other => other,

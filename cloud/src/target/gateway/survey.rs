@@ -28,11 +28,11 @@ impl Gateway {
     /// Surveys the engine with a text of at least two tokens.
     ///
     /// # Errors
-    /// If the engine does not list its probabilities, or ends a text at once.
+    /// If the engine does not list its probabilities, or is not asked to, or ends a text at once.
     pub async fn survey(&self, text: &[u32]) -> Result<Survey, GatewayError> {
         let Self(shared) = self;
         if shared.listed == 0 {
-            return Err(GatewayError::NoPromptLogprobs);
+            return Err(GatewayError::NothingToCheck);
         }
         let question = Question { prompt_listed: Some(shared.listed), ..Question::after(text) };
         let mut choices = shared.client.ask(&question).await?;

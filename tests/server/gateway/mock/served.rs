@@ -28,7 +28,7 @@ pub enum Mood {
     Dawdles(Duration),
     /// Dies in the middle of its answer.
     Dies,
-    /// Leaves `prompt_logprobs` out.
+    /// Leaves `prompt_logprobs` and a prompt's ids out.
     KeepsQuiet,
 }
 
@@ -41,6 +41,8 @@ pub struct Streaming {
     pub guesses: Option<Arc<Store>>,
     /// Steps that a stream bears on average before it is cut; 0 for any number.
     pub cut_after: u32,
+    /// Event by which it fails where it would be cut.
+    pub fails_with: Option<String>,
     /// True if it accepts every guess, which is wrong.
     pub believes: bool,
     /// Text that it sends at each step in place of a text's tokens.
@@ -68,6 +70,7 @@ pub struct Served {
     pub tokenizer: Tokenizer,
     pub context_length: u32,
     pub key: Option<&'static str>,
+    /// Names of the models; that of an adapter begins with its parent's and a slash.
     pub models: Vec<&'static str>,
     pub mood: Mutex<Mood>,
     pub streaming: Mutex<Streaming>,

@@ -96,7 +96,8 @@ impl Writing {
         if self.bears == Some(0) {
             self.end = End::Done;
             self.shared.counts.cut.fetch_add(1, Ordering::Relaxed);
-            return Some(Err(io::Error::other("killed")));
+            let failure = self.streaming.fails_with.take();
+            return Some(failure.map_or_else(|| Err(io::Error::other("killed")), |event| Ok(event.into())));
         }
         self.bears = self.bears.map(|bears| bears - 1);
         if let Some(raw) = &self.streaming.raw {
@@ -113,7 +114,7 @@ impl Writing {
             "index": 0, "text": "…", "token_ids": ids, "prompt_token_ids": self.prompt.take(), "finish_reason": reason,
         }] });
         let mut bytes = format!("data: {event}\n\n").into_bytes();
-        if self.bears == Some(0) {
+        if self.bears == Some(0) && self.streaming.fails_with.is_none() {
             // The last one that it bears arrives in part.
             bytes.truncate(bytes.len() / 2);
         }

@@ -45,7 +45,45 @@ async fn what_is_no_text_is_told_and_forgiven() {
         engine.feel(mood);
         let refusal = edge.refusal(&[1, 2], &settings(Mode::CloudOnly, GREEDY, 1, 20)).await;
         assert!(refusal.contains(said), "{mood:?}: {refusal}");
+        // The engine still lists its models.
+        let error = server.engine.slot().unwrap().probe().await;
+        assert!(error.is_err(), "{mood:?}");
     }
+    engine.feel(Mood::Well);
+    assert!(server.engine.slot().unwrap().probe().await.is_ok());
+}
+
+/// vLLM says 500 in a stream whatever ended it, such as an engine that died and is started again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failure_of_the_engine_in_a_text_is_no_end_of_it() {
+    let target = ToyModel::target(4, 5);
+    let engine = MockEngine::start(of_toy(target.clone()), tokenizer(), 64).await;
+    let server = gateway(&engine, options(&[]), guessing(info(vec![]))).await;
+    let mut edge = ToyEdge::connect(&server.url, target.clone(), 64).await;
+    for error in [
+        "{\"error\": {\"message\": \"EngineCore encountered an issue\", \"code\": 500}}",
+        "{\"error\": {\"message\": \"slow down\", \"code\": \"rate_limit_exceeded\"}}",
+        "{\"object\": \"error\", \"message\": null, \"code\": \"503\"}",
+    ] {
+        let before = engine.counts().cut.load(Ordering::Relaxed);
+        let fails_with = Some(format!("data: {error}\n\n"));
+        engine.stream(Streaming { cut_after: 3, fails_with, ..Streaming::default() });
+        for start in 0..4 {
+            let (ids, _) = edge.generate(&[start, 2], &settings(Mode::CloudOnly, GREEDY, 1, 40)).await;
+            assert_eq!(ids, target.greedy(&[start, 2], 40, &[]), "{error}");
+        }
+        assert!(engine.counts().cut.load(Ordering::Relaxed) > before + 10, "{error}");
+    }
+    // The same holds for a request that is refused.
+    engine.stream(Streaming::default());
+    engine.feel(Mood::Refuses(500));
+    let before = engine.requests();
+    let writes = async { edge.generate(&[1, 2], &settings(Mode::CloudOnly, GREEDY, 1, 40)).await.0 };
+    let recovers = async {
+        until(|| engine.requests() > before).await;
+        engine.feel(Mood::Well);
+    };
+    assert_eq!(tokio::join!(writes, recovers).0, target.greedy(&[1, 2], 40, &[]));
 }
 
 /// A stream may be cut as often as it brings something.
@@ -165,6 +203,20 @@ async fn what_cannot_stream_or_be_told_guesses_is_refused_at_the_start() {
         let error = connect(EngineArgs::default(), Way::Streamed).await.unwrap_err();
         assert!(matches!(&error, GatewayError::NoStream { what } if what.contains(said)), "{error}");
     }
+    // A failure of the engine is its own, and one that passes is no failure.
+    let raw = "data: {\"error\": {\"message\": \"EngineCore is dead\", \"code\": 500}}\n\n".to_owned();
+    engine.stream(Streaming { raw: Some(raw), ..Streaming::default() });
+    let before = engine.requests();
+    let said = complaint(connect(EngineArgs::default(), Way::Streamed).await);
+    assert!(said.contains("answered 500: EngineCore is dead"), "{said}");
+    assert_eq!(engine.requests(), before + 3);
+    engine.stream(Streaming::default());
+    engine.feel(Mood::Refuses(503));
+    let recovers = async {
+        until(|| engine.requests() > before + 3).await;
+        engine.feel(Mood::Well);
+    };
+    assert!(tokio::join!(connect(EngineArgs::default(), Way::Streamed), recovers).0.is_ok());
     let other = MockEngine::start(of_toy(ToyModel::target(4, 5)), PairPaths::default().tokenizer().unwrap(), 512).await;
     let options = EngineArgs { target_logprobs: 0, ..EngineArgs::default() };
     let said = complaint(options.connect((Way::Streamed, &other.address), &tokenizer(), info(vec![]), 1).await);
