@@ -1,8 +1,6 @@
 //! Floating-point operations (SPRINTER, Zhong et al., §3.1 and Appendix A.8): what a forward pass takes, and a round of
 //! speculative decoding or of SPRINTER. A multiplication and an addition are two.
 
-use super::sprinter::GateRates;
-
 /// The sizes of a decoder-only transformer whose feed-forward layers are four times as wide as the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
@@ -90,14 +88,6 @@ impl TokenCosts {
     pub fn sprinter_read(&self, draft_length: u32) -> f64 {
         f64::from(draft_length) * (self.draft + self.gate + self.target)
     }
-
-    /// Equation 6 for a gate that errs, over the number of drafts N + 1 of which the last is not passed (Theorem 3.3):
-    /// (E\[N\] + 1)·(F_d + F_v) + F_t. Equation 6 at η_TP = 1, η_FP = 0, r = γ − 1.
-    ///
-    /// Infinite where E\[N\] is, unless F_d + F_v = 0.
-    pub fn expected_sprinter(&self, gate: &GateRates, acceptable: u32) -> f64 {
-        gate.expected_stopping_time(acceptable, self.draft + self.gate) + self.target
-    }
 }
 
 #[cfg(test)]
@@ -169,43 +159,5 @@ mod tests {
         };
         assert_eq!(saved(8.01, 64.66, 768.0), ["72.67", "11.24", "6.46"]);
         assert_eq!(saved(7.25, 71.78, 768.0), ["79.03", "10.84", "7.29"]);
-    }
-
-    /// The mean over all that a gate may do with each of `drafts` drafts: pass or stop, of which the acceptable come
-    /// first. What is left at the end is passed, so that the probabilities add up to 1.
-    fn enumerated(costs: &TokenCosts, gate: &GateRates, acceptable: u32, drafts: u32) -> f64 {
-        fn walk(costs: &TokenCosts, gate: &GateRates, acceptable: u32, left: u32, spent: f64) -> f64 {
-            let spent = spent + costs.draft + costs.gate;
-            if left == 0 {
-                return spent + costs.target;
-            }
-            let passes = if acceptable > 0 { gate.true_positive } else { gate.false_positive };
-            let passed = walk(costs, gate, acceptable.saturating_sub(1), left - 1, spent);
-            passes * passed + (1.0 - passes) * (spent + costs.target)
-        }
-        walk(costs, gate, acceptable, drafts, 0.0)
-    }
-
-    proptest! {
-        #[test]
-        fn the_mean_is_that_of_every_outcome(
-            true_positive in 0.0f64..=1.0, false_positive in 0.0f64..0.9, acceptable in 0u32..20,
-            (draft, gate, target) in (0.0f64..10.0, 0.0f64..1.0, 0.0f64..100.0),
-        ) {
-            let (costs, rates) = (TokenCosts { draft, gate, target }, GateRates { true_positive, false_positive });
-            // 0.9^500 is below 10⁻²².
-            let mean = enumerated(&costs, &rates, acceptable, 520);
-            prop_assert!((costs.expected_sprinter(&rates, acceptable) - mean).abs() < 1e-9 * mean.max(1.0));
-        }
-
-        #[test]
-        fn a_perfect_gate_is_equation_6(
-            (draft, gate, target) in (0.0f64..10.0, 0.0f64..1.0, 0.0f64..100.0), length in 1u32..50,
-        ) {
-            let costs = TokenCosts { draft, gate, target };
-            let perfect = GateRates { true_positive: 1.0, false_positive: 0.0 };
-            let found = costs.expected_sprinter(&perfect, length - 1);
-            prop_assert!((found - costs.sprinter(length)).abs() < 1e-9);
-        }
     }
 }
