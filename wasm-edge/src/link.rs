@@ -24,6 +24,9 @@ use web_time::Instant;
 
 use crate::{error::Failure, options::LinkOptions};
 
+/// A socket with the channel by which its owner learns of a cut.
+type OpenSocket = (web_sys::WebSocket, oneshot::Sender<()>);
+
 /// Links in both directions; shared, so that they can be changed while bytes are in flight.
 #[derive(Debug, Clone)]
 pub struct Links {
@@ -31,8 +34,8 @@ pub struct Links {
     down: Rc<RefCell<Link>>,
     origin: Instant,
     is_cut: Rc<Cell<bool>>,
-    /// Sockets whose stream has not ended, which a cut closes, and where their owners learn of it.
-    open: Rc<RefCell<Vec<(web_sys::WebSocket, oneshot::Sender<()>)>>>,
+    /// Sockets whose stream has not ended, which a cut closes.
+    open: Rc<RefCell<Vec<OpenSocket>>>,
 }
 
 impl Links {

@@ -228,6 +228,73 @@ test('the end of the chat stays in view, also where the page needs its place, un
   expect(await log.evaluate((log) => log.scrollTop)).toBe(0);
 });
 
+test('a long chat scrolls inside its panel alone, and is printed whole', async ({ demo, server }) => {
+  const { page } = demo;
+  await page.addInitScript(() => {
+    // Empty documents before the page have no storage.
+    if (location.protocol === 'about:') return;
+    const turn = { said: 'And then?', answer: 'They went on. '.repeat(40), costs: '2 tokens in 2 passes' };
+    localStorage.setItem('outrider.chat', JSON.stringify(Array.from({ length: 8 }, () => turn)));
+  });
+  await demo.open(server, {}, 'chat');
+  for (const [width, height] of [
+    [1280, 800],
+    [390, 844],
+  ] as const) {
+    await page.setViewportSize({ width, height });
+    const empty = await page.evaluate(() => {
+      const { scrollHeight } = document.documentElement;
+      return scrollHeight - Math.max(innerHeight, document.body.getBoundingClientRect().bottom + scrollY);
+    });
+    expect(empty, `empty height at ${width} × ${height}`).toBeLessThanOrEqual(1);
+  }
+  await page.emulateMedia({ media: 'print' });
+  const hidden = await page.locator('#chat-log').evaluate((log) => log.scrollHeight - log.clientHeight);
+  expect(hidden).toBeLessThanOrEqual(1);
+});
+
+test('the chat leaves a text of another view alone, and can stop it', async ({ demo, server }) => {
+  const { page } = demo;
+  await demo.open(server, { maxNewTokens: 256, scheme: 'k-sqs', roundTrip: 300 });
+  await demo.start();
+  await demo.waitForTokens(2);
+  // Escape closes the card alone.
+  await page.locator('#output [data-token-id]').first().hover();
+  await page.keyboard.press('Escape');
+  await expect(page.locator('#token-card')).toBeHidden();
+  await expect(demo.main).toHaveAttribute('data-state', 'generating');
+  await demo.set('temperature', 0.5);
+
+  await page.getByRole('link', { name: 'Chat' }).click();
+  await page.getByLabel('Your message').fill('Once upon a time');
+  await page.keyboard.press('Enter');
+  await expect(demo.alert).toHaveText('Another text is being written. Stop it, then try again.');
+  await expect(page.getByLabel('Your message')).toHaveValue('Once upon a time');
+  await expect(page.locator('.question')).toHaveCount(0);
+  await page.getByRole('button', { name: 'Stop' }).click();
+  await expect(demo.main).toHaveAttribute('data-finish', 'cancelled');
+  await expect(page.getByRole('button', { name: 'Stop' })).toBeHidden();
+
+  // The address has the settings of now, and the run has its own.
+  await page.goBack();
+  await expect(page).toHaveURL(/temperature=0\.5.*#laboratory$/);
+  const settings = page.locator('#runs-table a');
+  await expect(settings).toHaveAttribute('href', /roundTrip=300/);
+  await expect(settings).not.toHaveAttribute('href', /temperature/);
+});
+
+test('Continue goes on with the text that is shown, whichever view wrote it', async ({ demo, server }) => {
+  const { page } = demo;
+  await demo.open(server, { maxNewTokens: 8, seed: 3 });
+  await demo.run();
+  await page.getByRole('link', { name: 'Chat' }).click();
+  await say(demo, 'The old man');
+  await page.getByRole('link', { name: 'Laboratory' }).click();
+  const shown = `The old man${await demo.text()}`;
+  await demo.run('Continue');
+  await expect(page.locator('#output .given')).toHaveText(shown, { useInnerText: false });
+});
+
 test('HTML in a text does nothing', async ({ demo, server }) => {
   const { page } = demo;
   await page.addInitScript(() => {

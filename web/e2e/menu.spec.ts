@@ -1,5 +1,7 @@
 // The menu of the page's head, the progress of loading, and the page without a network.
 
+import { connect, createServer } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import { expect, test } from './fixtures.js';
 
 test('the theme is chosen, and kept over a reload', async ({ demo, server }) => {
@@ -82,5 +84,30 @@ test.describe('without a network', () => {
     await page.evaluate(() => window.dispatchEvent(new Event('online')));
     await demo.ready();
     await expect(demo.alert).toHaveText('');
+    await expect(demo.main).not.toHaveAttribute('data-connection');
+  });
+
+  test('a server that hangs does not keep the page from opening', async ({ demo, server }) => {
+    const { page } = demo;
+    const open = new Set<Socket>();
+    let hangs = false;
+    const relay = createServer((near) => {
+      open.add(near);
+      if (hangs) return;
+      const far = connect(Number(new URL(server.url).port), '127.0.0.1');
+      for (const socket of [near, far]) socket.on('error', () => {});
+      near.pipe(far).pipe(near);
+    });
+    await new Promise<void>((resolve) => relay.listen(0, '127.0.0.1', resolve));
+    await demo.open({ url: `http://127.0.0.1:${(relay.address() as AddressInfo).port}` }, {}, 'chat');
+    await page.evaluate(async () => void (await navigator.serviceWorker.ready));
+    await page.reload();
+    await demo.ready();
+    hangs = true;
+    for (const socket of open) socket.destroy();
+    await page.reload({ timeout: 15_000, waitUntil: 'commit' });
+    await expect(page.getByLabel('Your message')).toBeVisible();
+    for (const socket of open) socket.destroy();
+    relay.close();
   });
 });

@@ -94,5 +94,7 @@ test('without a connection unverified text goes on, and the confirmed text stays
   await expect(demo.main).toHaveAttribute('data-connection', 'resumed', { timeout: 20_000 });
   await demo.finish();
   expect(await demo.ids()).toEqual(whole);
+  // The outage is not the draft's slowness.
+  await expect(demo.page.locator('#runs-table tbody tr')).toContainText('then changed');
   await expect(guesses).toHaveText('');
 });

@@ -3,6 +3,9 @@
 
 const name = 'outrider-page-1';
 
+/** Longest wait for a server whose page is kept, in milliseconds. A lost network may swallow requests unseen. */
+const AWAY_MS = 5_000;
+
 self.addEventListener('install', (event) => {
   self.skipWaiting();
   event.waitUntil(keepPage());
@@ -35,18 +38,21 @@ self.addEventListener('fetch', (event) => {
 
 /** The page from the network, else as it was kept. A page that has changed replaces all kept files. */
 async function page(request) {
-  const cache = await caches.open(name);
+  const kept = await (await caches.open(name)).match('./');
+  const late = new AbortController();
+  const timer = kept && setTimeout(() => late.abort(), AWAY_MS);
   try {
-    const response = await fetch(request);
+    const response = await fetch(request, { signal: late.signal });
     if (!response.ok) return response;
-    const before = await (await cache.match('./'))?.text();
-    if (before !== undefined && before !== (await response.clone().text())) await caches.delete(name);
+    const text = await response.clone().text();
+    if (kept && text !== (await kept.clone().text())) await caches.delete(name);
     await (await caches.open(name)).put('./', response.clone());
     return response;
   } catch (error) {
-    const kept = await cache.match('./');
     if (kept) return kept;
     throw error;
+  } finally {
+    clearTimeout(timer);
   }
 }
 

@@ -93,7 +93,6 @@ impl TokenCosts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     /// Runs what a decoder without a cache does and adds up; Hoffmann et al.'s items, product by product.
     fn counted(shape: &Shape, tokens: u32) -> f64 {

@@ -20,7 +20,8 @@ function action(label: string, act: () => void, attributes: Record<string, strin
 
 /** Makes the bubble of a message of the user. */
 export function questionBubble(said: string, position: number, actions: BubbleActions): HTMLElement {
-  const text = make('p', { class: 'bubble' }, make('span', { class: 'spoken' }, 'You: '), said);
+  const who = make('span', { class: 'spoken', dir: 'ltr' }, 'You: ');
+  const text = make('p', { class: 'bubble', dir: 'auto' }, who, said);
   const edit = action('Edit', () => actions.edit(position), { 'aria-label': `Edit message ${position + 1}` });
   return make('li', { class: 'question' }, text, make('div', { class: 'bubble-actions' }, edit));
 }
@@ -28,7 +29,7 @@ export function questionBubble(said: string, position: number, actions: BubbleAc
 /** The bubble of an answer. */
 export class AnswerBubble {
   readonly item: HTMLElement;
-  readonly #text = make('div', { class: 'bubble markdown' });
+  readonly #text = make('div', { class: 'bubble markdown', dir: 'auto' });
   readonly #guess = make('span', { class: 'guess', 'aria-hidden': 'true' });
   readonly #costs = make('span', { class: 'hint costs' });
   readonly #below = make('div', { class: 'bubble-actions' });

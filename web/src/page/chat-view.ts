@@ -12,8 +12,8 @@ export type Phase = 'idle' | 'answering' | 'comparing';
 
 /** The visitor's actions in the chat. */
 export interface ChatActions {
-  /** Sends a message; those from `editing` on, if given, are replaced. */
-  send(said: string, editing: number | null): void;
+  /** Sends a message; those from `editing` on, if given, are replaced. Returns false if it is not taken. */
+  send(said: string, editing: number | null): boolean;
   regenerate(): void;
   stop(): void;
   forget(): void;
@@ -38,6 +38,8 @@ export class ChatView {
   readonly #bubbleActions: BubbleActions;
   #turns: readonly Readonly<Turn>[] = [];
   #editing: number | null = null;
+  /** The text of the field before an edit. */
+  #unsent = '';
   #phase: Phase = 'idle';
   /** The length of the answer's text that has been announced. */
   #announced = 0;
@@ -49,8 +51,11 @@ export class ChatView {
   constructor(actions: ChatActions) {
     this.#actions = actions;
     this.#bubbleActions = {
-      edit: (position) => this.#edit(position),
-      copy: (text) => navigator.clipboard.writeText(text),
+      edit: (position) => {
+        if (this.#phase !== 'answering') this.edit(position);
+      },
+      // Rejects where there is no clipboard, as without https.
+      copy: async (text) => navigator.clipboard.writeText(text),
       regenerate: () => actions.regenerate(),
     };
     element('chat-form', HTMLFormElement).addEventListener('submit', (event) => {
@@ -58,8 +63,12 @@ export class ChatView {
       this.submit();
     });
     this.#message.addEventListener('keydown', (event) => {
-      if (event.key === 'Escape' && this.#editing !== null) this.#endEdit();
-      if (event.key !== 'Enter' || event.shiftKey || event.isComposing || event.ctrlKey || event.metaKey) return;
+      if (event.isComposing) return;
+      if (event.key === 'Escape' && this.#editing !== null) {
+        event.preventDefault();
+        this.#endEdit();
+      }
+      if (event.key !== 'Enter' || event.shiftKey || event.ctrlKey || event.metaKey) return;
       event.preventDefault();
       this.submit();
     });
@@ -73,10 +82,18 @@ export class ChatView {
     });
     const sizes = new ResizeObserver(() => this.#follows && this.#toEnd());
     for (const part of [this.#log, this.#bubbles]) sizes.observe(part);
-    this.#stop.addEventListener('click', () => actions.stop());
-    this.#cancel.addEventListener('click', () => this.#endEdit());
+    this.#stop.addEventListener('click', () => {
+      actions.stop();
+      // The text of another view, with which the button vanishes.
+      if (this.#phase === 'idle') this.#message.focus();
+    });
+    this.#cancel.addEventListener('click', () => {
+      this.#endEdit();
+      this.#message.focus();
+    });
     element('forget', HTMLButtonElement).addEventListener('click', () => {
       this.#endEdit();
+      this.message = '';
       actions.forget();
       this.#message.focus();
     });
@@ -98,16 +115,13 @@ export class ChatView {
     this.#send.setAttribute('aria-disabled', String(phase === 'answering'));
     // The focus must not be on a button that vanishes.
     if (phase === 'idle' && document.activeElement === this.#stop) this.#message.focus();
-    this.#stop.hidden = phase === 'idle';
   }
 
   /** Sends the text of the message field. */
   submit(): void {
     const said = this.#message.value.trim();
     if (said === '' || this.#phase === 'answering') return;
-    const editing = this.#editing;
-    this.#endEdit();
-    this.#actions.send(said, editing);
+    if (this.#actions.send(said, this.#editing)) this.#endEdit();
   }
 
   /** Offers suggestions and a note that fit the server's model. */
@@ -137,7 +151,10 @@ export class ChatView {
       bubble.end(costs, position === turns.length - 1);
       return [questionBubble(said, position, this.#bubbleActions), bubble.item];
     });
+    // The focus must not be on a button that vanishes.
+    const hadFocus = this.#bubbles.contains(document.activeElement);
     this.#bubbles.replaceChildren(...items);
+    if (hadFocus) this.#log.focus({ preventScroll: true });
     this.#toEnd();
   }
 
@@ -189,19 +206,23 @@ export class ChatView {
     }
   }
 
-  #edit(position: number): void {
-    const turn = this.#turns[position];
-    if (!turn || this.#phase === 'answering') return;
+  /** Puts the message at a position into the field, or another text in place of it. */
+  edit(position: number, text = this.#turns[position]?.said): void {
+    if (text === undefined) return;
+    if (this.#editing === null) this.#unsent = this.#message.value;
     this.#editing = position;
-    this.message = turn.said;
+    // The button takes some of the field's width.
     this.#cancel.hidden = false;
+    this.message = text;
     this.#message.focus();
   }
 
+  /** Ends an edit, if there is one, and empties the field, or gives back the text that the edit has replaced. */
   #endEdit(): void {
     this.#editing = null;
     this.#cancel.hidden = true;
-    this.message = '';
+    this.message = this.#unsent;
+    this.#unsent = '';
   }
 
   /** Announces whole sentences of the confirmed text, each once. */

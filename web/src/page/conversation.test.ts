@@ -42,6 +42,14 @@ test('an answer that is to be written again is asked for with the same prompt', 
   expect(conversation.turns.at(-1)).toEqual({ said: 'Why?', answer: '' });
 });
 
+test('a message whose answer failed is no part of later prompts', () => {
+  const conversation = new Conversation();
+  conversation.say('word '.repeat(3000));
+  conversation.say('Hello');
+  expect(conversation.prompt(true)).toEqual([{ role: 'user', content: 'Hello' }]);
+  expect(conversation.prompt(false)).toBe('Hello');
+});
+
 test('stored turns survive, and what is no turn does not stop the page', () => {
   const conversation = new Conversation();
   conversation.say('Hello');

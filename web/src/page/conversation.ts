@@ -55,17 +55,17 @@ export class Conversation {
   /** The prompt for the answer to the last message. */
   prompt(hasTemplate: boolean): Prompt {
     const last = this.#turns.at(-1);
+    // A message whose answer failed is no part of the conversation.
+    const turns = this.#turns.filter((turn) => turn === last || turn.answer !== '');
     if (!hasTemplate) {
-      return this.#turns.reduce((story, { said, answer }) => {
+      return turns.reduce((story, { said, answer }) => {
         const joined = [story.trimEnd(), said.trim()].filter((part) => part !== '').join(' ');
         return `${joined}${answer}`;
       }, '');
     }
-    return this.#turns.flatMap((turn): Message[] => {
+    return turns.flatMap((turn): Message[] => {
       const question: Message = { role: 'user', content: turn.said };
-      if (turn === last) return [question];
-      // A question whose answer failed is no part of the conversation.
-      return turn.answer === '' ? [] : [question, { role: 'assistant', content: turn.answer.trim() }];
+      return turn === last ? [question] : [question, { role: 'assistant', content: turn.answer.trim() }];
     });
   }
 }

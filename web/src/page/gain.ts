@@ -17,7 +17,9 @@ export interface Measured {
 
 /** A sentence on why two runs cannot be compared; null if they can. */
 export function reasonNotToCompare(one: Measured, other: Measured): string | null {
-  if (!one.isSteady || !other.isSteady) return 'The link changed during the run, so the times cannot be compared.';
+  if (!one.isSteady || !other.isSteady) {
+    return 'The link changed or was lost during the run, so the times cannot be compared.';
+  }
   if (!sameLink(one.link, other.link)) return 'The two texts were written on different links and cannot be compared.';
   const [asked, before] = [one.asked ?? {}, other.asked ?? {}];
   const differ = Object.keys(asked).filter((name) => JSON.stringify(asked[name]) !== JSON.stringify(before[name]));

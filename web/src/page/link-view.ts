@@ -7,15 +7,15 @@ import { linkSentence } from './sentences.js';
 import { linkPresets } from './settings.js';
 
 /**
- * The link panel: two logarithmic rates and a round trip, each with its value in words. Beside the chat there are its
- * presets alone, and a button that cuts the link.
+ * The link panel: two logarithmic rates and a round trip, each with its value in words, presets, and a button that cuts
+ * the link. Beside the chat there are the presets and the button alone.
  */
 export class LinkView {
   readonly #uplink = element('uplink', HTMLInputElement);
   readonly #downlink = element('downlink', HTMLInputElement);
   readonly #roundTrip = element('round-trip', HTMLInputElement);
   readonly #presets: { button: HTMLButtonElement; link: Link }[] = [];
-  readonly #cut = make('button', { type: 'button', class: 'small' });
+  readonly #cuts: HTMLButtonElement[] = [];
   #link: Link;
 
   constructor(link: Link, onChange: (link: Link) => void) {
@@ -37,15 +37,15 @@ export class LinkView {
     });
     const beside = element('chat-presets', HTMLElement);
     for (const place of [element('presets', HTMLElement), beside]) {
-      for (const { name, link: preset } of linkPresets) {
+      const add = (name: string, part: () => Partial<Link>): HTMLButtonElement => {
         const button = make('button', { type: 'button', class: place === beside ? 'small' : '' }, name);
-        button.addEventListener('click', () => change(preset));
-        this.#presets.push({ button, link: preset });
+        button.addEventListener('click', () => change(part()));
         place.append(button);
-      }
+        return button;
+      };
+      for (const { name, link } of linkPresets) this.#presets.push({ button: add(name, () => link), link });
+      this.#cuts.push(add('', () => ({ isCut: !this.#link.isCut })));
     }
-    this.#cut.addEventListener('click', () => change({ isCut: !this.#link.isCut }));
-    beside.append(this.#cut);
     this.#showLink();
   }
 
@@ -62,7 +62,7 @@ export class LinkView {
     for (const { button, link } of this.#presets) {
       button.setAttribute('aria-pressed', String(!isCut && sameLink(link, this.#link)));
     }
-    this.#cut.textContent = isCut ? 'Connect again' : 'Cut the link';
+    for (const button of this.#cuts) button.textContent = isCut ? 'Connect again' : 'Cut the link';
     element('chat-link-note', HTMLElement).textContent = linkSentence(this.#link);
   }
 }

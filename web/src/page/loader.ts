@@ -94,10 +94,18 @@ export interface Told {
   elsewhere: { name: string; url: string }[];
 }
 
-/** Fetches JSON from the server, or what an earlier visit has kept of it; empty where there is none. */
-async function askFor<Answer>(path: string, init?: RequestInit): Promise<Partial<Answer>> {
+/** Asks the server, or what an earlier visit has kept of it; null where there is no answer. */
+async function ask(path: string, init?: RequestInit): Promise<Response | null> {
   try {
-    const answer = await fetch(path, init).catch(() => caches.match(path));
+    return (await fetch(path, init).catch(() => caches.match(path))) ?? null;
+  } catch {
+    return null;
+  }
+}
+
+/** Reads an answer that is JSON; empty where it is none. */
+async function read<Answer>(answer: Response | null): Promise<Partial<Answer>> {
+  try {
     return ((await answer?.json()) ?? {}) as Partial<Answer>;
   } catch {
     return {};
@@ -111,13 +119,15 @@ function withToken(token: string | null): RequestInit {
 
 /** Asks for the server's models; null where it does not answer, as it may without a token. */
 export async function askModels(token: string | null): Promise<Told | null> {
-  const { models, elsewhere = [] } = await askFor<Told>('v1/info', withToken(token));
+  const { models, elsewhere = [] } = await read<Told>(await ask('v1/info', withToken(token)));
   return models ? { models, elsewhere } : null;
 }
 
-/** Asks whether the server's model has a chat template. */
-export async function askTemplate(token: string | null): Promise<boolean> {
-  return Boolean((await askFor<{ template: string }>('pair/chat.json', withToken(token))).template);
+/** Asks whether the server's model has a chat template; null where the server does not say. */
+export async function askTemplate(token: string | null): Promise<boolean | null> {
+  const answer = await ask('pair/chat.json', withToken(token));
+  if (answer?.status === 404) return false;
+  return answer?.ok ? Boolean((await read<{ template: string }>(answer)).template) : null;
 }
 
 /**
@@ -127,6 +137,6 @@ export async function askTemplate(token: string | null): Promise<boolean> {
 export async function isRefused(): Promise<boolean> {
   const headers = { 'Content-Type': 'application/json' };
   const request = { method: 'POST', headers, body: '{}' };
-  const { error } = await askFor<{ error: { code?: string } }>('v1/completions', request);
+  const { error } = await read<{ error: { code?: string } }>(await ask('v1/completions', request));
   return error?.code === 'origin_not_allowed';
 }

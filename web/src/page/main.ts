@@ -86,7 +86,11 @@ const link = new LinkView(settings.link, (changed) => {
   remember();
 });
 const chat = new ChatRun(runner, chatTask, isAhead, () => askTemplate(token));
-const tabs = new ViewsView(showView);
+const tabs = new ViewsView(() => {
+  showView();
+  // An entry of the history may have earlier settings.
+  writeAddress();
+});
 
 let outrider: Outrider | null = null;
 /** The generation of an earlier page, to be resumed. */
@@ -153,6 +157,7 @@ async function begin(): Promise<void> {
   retryButton.hidden = true;
   setState('loading', false);
   chat.outrider = null;
+  setConnection(null);
   load.begin();
   try {
     const { engine, build, threads } = settings.engine;
@@ -220,6 +225,8 @@ function goOffline(): void {
 /** Reports changes of the connection while a text is written. */
 function showConnection({ state }: ConnectionEvent): void {
   setConnection(state);
+  // The time of an outage is not the draft's.
+  if (state === 'reconnecting') runner.linkChanged();
   report(state === 'reconnecting' ? reconnectingSentence : 'Connected again');
   if (state === 'resumed') retryButton.hidden = true;
 }
@@ -228,8 +235,12 @@ function showConnection({ state }: ConnectionEvent): void {
 function readNumbers(): Task['values'] | null {
   complain('');
   const options = fields.read();
-  if (!('reason' in options)) return options.values;
-  complain(options.reason);
+  return 'reason' in options ? refuse(options) : options.values;
+}
+
+/** Reports a setting that is out of range, and the view that has it. */
+function refuse({ reason }: { reason: string }): null {
+  complain(tabs.view === 'laboratory' ? reason : `${reason} Change it in the Laboratory.`);
   return null;
 }
 
@@ -242,13 +253,13 @@ async function start(mode: Mode, before: Kept | null = null, given?: string): Pr
   const values = readNumbers();
   if (!values) return;
   const chosen = mode === 'speculative' ? policies.read() : null;
-  if (chosen && 'reason' in chosen) return complain(chosen.reason);
+  if (chosen && 'reason' in chosen) return void refuse(chosen);
   writeAddress();
   const asked = before?.generation.request.prompt ?? given ?? prompt.value;
   const explains = evidence.checked && mode === 'speculative';
   // The server's probabilities of drafts exist in rounds only.
   const scheme = explains && choices.choices.scheme === 'auto' ? 'k-sqs' : choices.choices.scheme;
-  const summary = await runner.run(
+  await runner.run(
     outrider,
     {
       ...{ prompt: asked, mode, values, choices: { ...choices.choices, scheme }, policies: chosen },
@@ -257,9 +268,6 @@ async function start(mode: Mode, before: Kept | null = null, given?: string): Pr
     () => {},
     before,
   );
-  if (!summary) return;
-  continuation = typeof asked === 'string' ? `${asked}${summary.text}` : null;
-  element('continue', HTMLElement).hidden = continuation === null;
 }
 
 /** The settings of an answer in the chat; null if one is out of range. */
@@ -267,15 +275,10 @@ function chatTask(): ChatTask | null {
   const values = readNumbers();
   if (!values) return null;
   const chosen = policies.read();
-  if ('reason' in chosen) {
-    complain(chosen.reason);
-    return null;
-  }
+  if ('reason' in chosen) return refuse(chosen);
+  writeAddress();
   return { values, choices: choices.choices, policies: chosen };
 }
-
-/** The text that "Continue" continues: the last one with its prompt; null where there is none. */
-let continuation: string | null = null;
 
 async function race(): Promise<void> {
   if (!outrider || runner.isRunning) return;
@@ -333,9 +336,10 @@ element('cloud-only', HTMLElement).addEventListener('click', () => void start('c
 element('race', HTMLElement).addEventListener('click', () => void race());
 element('stop', HTMLElement).addEventListener('click', () => runner.stop());
 element('continue', HTMLElement).addEventListener('click', () => {
-  if (continuation !== null) void start('speculative', null, continuation);
+  if (runner.continuation !== null) void start('speculative', null, runner.continuation);
 });
-retryButton.addEventListener('click', () => void begin());
+// A new start would end the text that is being written.
+retryButton.addEventListener('click', () => !runner.isRunning && void begin());
 addEventListener('online', () => {
   if (!retryButton.hidden && !runner.isRunning) void begin();
 });
@@ -347,6 +351,7 @@ onOwnDraft(() => {
 prompt.addEventListener('input', remember);
 evidence.addEventListener('change', changed);
 document.addEventListener('keydown', (event) => {
+  if (event.isComposing || event.defaultPrevented) return;
   if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
     event.preventDefault();
     act();

@@ -3,7 +3,14 @@
 import DOMPurify from 'dompurify';
 import { Marked } from 'marked';
 
-const marked = new Marked({ gfm: true, breaks: true, async: false });
+const marked = new Marked({
+  ...{ gfm: true, breaks: true, async: false },
+  tokenizer: {
+    // An answer's HTML is text about HTML, or no HTML at all: Vec<String>. Only what Markdown lacks is taken as a tag.
+    html: () => undefined,
+    tag: (text) => (/^<(br|\/?su[bp]) *\/?>/i.test(text) ? false : undefined),
+  },
+});
 
 /** Tags that an answer may have: no images or forms, which would fetch or ask for something. */
 const ALLOWED_TAGS = [
@@ -11,7 +18,7 @@ const ALLOWED_TAGS = [
   ...['a', 'b', 'strong', 'i', 'em', 'del', 'sub', 'sup', 'table', 'thead', 'tbody', 'tr', 'th', 'td'],
 ];
 
-/** Renders Markdown as elements. HTML in it is reduced to harmless tags, and links open in a tab of their own. */
+/** Renders Markdown as elements. HTML in it is shown as text, and links open in a tab of their own. */
 export function renderMarkdown(text: string): DocumentFragment {
   const allowed = { ALLOWED_TAGS, ALLOWED_ATTR: ['href', 'title', 'start'], ALLOW_DATA_ATTR: false };
   const rendered = DOMPurify.sanitize(marked.parse(text) as string, { ...allowed, RETURN_DOM_FRAGMENT: true });
@@ -27,6 +34,7 @@ export function renderMarkdown(text: string): DocumentFragment {
     paragraph.append(bold);
     heading.replaceWith(paragraph);
   }
+  for (const block of rendered.children) block.setAttribute('dir', block.tagName === 'PRE' ? 'ltr' : 'auto');
   for (const scrolled of rendered.querySelectorAll('pre')) scrolled.tabIndex = 0;
   return rendered;
 }

@@ -3,7 +3,6 @@
 import { openLink } from '../outrider/index.js';
 import type { Link, Outrider, Token } from '../outrider/index.js';
 import { defaultPolicies } from './policies.js';
-import { sameLink } from './prediction.js';
 import type { RaceView } from './race-view.js';
 import { lanes, REPETITIONS } from './race.js';
 import type { Lane } from './race.js';
@@ -31,7 +30,7 @@ export async function runRace(
 ): Promise<void> {
   view.begin(asked.values.maxNewTokens ?? 1);
   if (!(await warmUp(outrider, runner, view, asked, link))) return;
-  const linkAtFirst = link();
+  const { changes } = runner;
   const takesGuesses = outrider.session.maxGuesses > 0;
   const running = lanes.filter(({ name }) => name !== 'ahead' || takesGuesses);
   if (!takesGuesses) view.skip('ahead', 'This server takes no guesses: it cannot be drafted ahead of.');
@@ -43,7 +42,7 @@ export async function runRace(
     if (!summary || summary.finish === 'cancelled') break;
     view.finish(name, summary);
   }
-  view.end(!sameLink(linkAtFirst, link()), outrider.session.ownDraws);
+  view.end(runner.changes !== changes, outrider.session.ownDraws);
 }
 
 /**

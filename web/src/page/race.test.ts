@@ -120,7 +120,7 @@ test('a race that was not run, or not on one link, compares no times', () => {
   expect(raceSentences({}, false)).toEqual([]);
   expect(raceSentences(once({ alone: run(50, 1) }), false)).toEqual([]);
   expect(sentence({ alone: run(50, 1), rounds: run(75, 1), ahead: run(75, 1) }, true)).toBe(
-    'The link changed during the run, so the times cannot be compared. Both wrote the same 1 token. The rounds wrote it, too.',
+    'The link changed or was lost during the run, so the times cannot be compared. Both wrote the same 1 token. The rounds wrote it, too.',
   );
 });
 
@@ -138,4 +138,14 @@ test('a lane’s speed is that of its last tokens, and bytes and forward passes 
   expect(track.speeds[19]?.value).toBeCloseTo(100);
   expect(track.speeds.at(-1)?.value).toBeCloseTo(10);
   expect(track.samples.at(-1)).toEqual({ ms: 2200, tokens: 40, bytes: 41, passes: 40 });
+});
+
+test('a burst of tokens is not a speed: a window spans a quarter of a second', () => {
+  const track = new Track();
+  for (let answer = 1; answer <= 256; answer++) {
+    // The tokens of 320 ms come together.
+    const elapsedMs = 320 * Math.ceil(answer / 64) + 0.01 * answer;
+    track.add({ ...round(elapsedMs, 'cloud'), statistics: { elapsedMs } as Statistics });
+  }
+  for (const { value } of track.speeds) expect(value).toBeLessThan(401);
 });

@@ -87,18 +87,23 @@ export class Track {
     this.samples.push({ ms: this.endMs, tokens: this.tokens, bytes, passes: serverPasses });
   }
 
-  /** Tokens per second over the last tokens: a mean from the beginning would hardly show a change of the link. */
+  /** Tokens per second of late: a mean from the beginning would hardly show a change of the link. */
   get speeds(): { ms: number; value: number }[] {
     return this.samples.flatMap(({ ms, tokens }, index) => {
-      const before = this.samples.slice(0, index).findLast((sample) => tokens - sample.tokens >= WINDOW);
+      const isOutside = (before: Sample): boolean =>
+        tokens - before.tokens >= WINDOW && ms - before.ms >= LEAST_WINDOW_MS;
+      const before = this.samples.slice(0, index).findLast(isOutside);
       const since = before ?? { ms: 0, tokens: 0 };
       return ms > since.ms ? [{ ms, value: (1000 * (tokens - since.tokens)) / (ms - since.ms) }] : [];
     });
   }
 }
 
-/** Tokens over which a speed is a mean. */
+/** Least number of tokens over which a speed is a mean. */
 const WINDOW = 16;
+
+/** Least time over which it is, in milliseconds: a link may bring many tokens together. */
+const LEAST_WINDOW_MS = 250;
 
 function kindOf(origin: Origin): Kind {
   return origin === 'accepted' || origin === 'late' ? origin : 'cloud';
@@ -166,7 +171,7 @@ function spreadWords({ run, min, max }: Median): string {
 export function raceSentences(results: Results, linkChanged: boolean, ownDraws = false): string[] {
   const [alone, rounds, ahead] = (['alone', 'rounds', 'ahead'] as const).map((name) => medianOf(results[name]));
   const sentences: string[] = [];
-  if (linkChanged) sentences.push('The link changed during the run, so the times cannot be compared.');
+  if (linkChanged) sentences.push('The link changed or was lost during the run, so the times cannot be compared.');
   else if (alone && ahead) sentences.push(aheadSentence(ahead, alone));
   if (alone && ahead) sentences.push(sameSentence(alone.run.tokenIds, ahead.run.tokenIds, ownDraws));
   if (alone && rounds) {

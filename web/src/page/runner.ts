@@ -36,6 +36,8 @@ export interface Task {
   compares: boolean;
   /** Asks for the server's probabilities of each draft, which costs bytes. */
   evidence?: boolean;
+  /** The sentence for a prompt that is too long, if it is another than the form's. */
+  tooLong?: string;
   /** Compares and remembers the run; true if not given. */
   counts?: boolean;
 }
@@ -66,6 +68,7 @@ export class Runner {
   #hasText = false;
   /** Counts changes of the link. */
   #changes = 0;
+  #continuation: string | null = null;
 
   /** @param link the link as it is now */
   constructor(showing: Showing, link: () => Link) {
@@ -92,11 +95,16 @@ export class Runner {
     return this.#hasText;
   }
 
+  /** The last text with its prompt, which another can go on from; null for a conversation, or where a text failed. */
+  get continuation(): string | null {
+    return this.#continuation;
+  }
+
   stop(): void {
     this.#generation?.stop();
   }
 
-  /** Notes that the link has changed. */
+  /** Notes that the link has changed, or was lost. */
   linkChanged(): void {
     this.#changes += 1;
   }
@@ -117,8 +125,11 @@ export class Runner {
     const { text, counters, uplink, prediction, picture, timeline, runs } = this.#showing;
     const { mode, values, policies, counts = true } = task;
     const [link, changes, at] = [this.#link(), this.#changes, new Date().toISOString()];
+    // The form may change while the text is written.
+    const { href: address } = location;
     const chosen = chosenFor(outrider, task, before);
     const ahead = chosen.isAhead;
+    this.#continuation = null;
     setFinish(null);
     text.begin(task.prompt);
     counters.show(null, mode, chosen);
@@ -205,7 +216,6 @@ export class Runner {
         if (mode === 'cloud-only' && isSteady) prediction.compareWith(summary, link);
         const choices = { ...task.choices, scheme: ahead ? ('ahead' as const) : task.choices.scheme };
         const { models } = picture;
-        const { href: address } = location;
         const { engine } = outrider;
         runs.add({
           ...{ at, address, prompt: task.prompt, mode, choices, options: { ...options }, models, engine },
@@ -215,12 +225,13 @@ export class Runner {
       setFinish(summary.finish);
       report(endSentence(summary));
       this.#generation = null;
+      if (typeof task.prompt === 'string') this.#continuation = `${task.prompt}${summary.text}`;
       setState('finished', true);
       return summary;
     } catch (error) {
       this.#generation = null;
       report('');
-      complain(this.isCut ? cutSentence : sentenceFor(error));
+      complain(this.isCut ? cutSentence : sentenceFor(error, task.tooLong));
       setState('failed', true);
       return null;
     } finally {
@@ -229,6 +240,7 @@ export class Runner {
       clearTimeout(impatient);
       text.end();
       uplink.end();
+      element('continue', HTMLElement).hidden = this.#continuation === null;
     }
   }
 }

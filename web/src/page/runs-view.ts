@@ -1,6 +1,7 @@
 import { element, make } from './elements.js';
 import { pngOf, save } from './export.js';
 import { fillRows, headOf } from './figures.js';
+import { complain } from './stage.js';
 import { columns, fileName, jsonOf, remembered, wayOf } from './runs.js';
 import type { RunRecord } from './runs.js';
 
@@ -37,8 +38,10 @@ export class RunsView {
   }
 
   async #savePng(place: string): Promise<void> {
-    const pictures = [...element(place, HTMLElement).querySelectorAll('svg[role="img"]:not(.distribution)')];
-    const blob = await pngOf(pictures as SVGSVGElement[]);
+    const drawn = element(place, HTMLElement).querySelectorAll<SVGSVGElement>('svg[role="img"]:not(.distribution)');
+    const pictures = [...drawn].filter((svg) => svg.getBoundingClientRect().width > 0);
+    if (pictures.length === 0) return complain('There are no charts to save: they are drawn by a race or by rounds.');
+    const blob = await pngOf(pictures);
     save(blob, fileName(this.#runs[0] ?? { at: new Date().toISOString() }, 'png'));
   }
 }

@@ -6,6 +6,7 @@ import {
   comparisonSentence,
   draftsSentence,
   endSentence,
+  fullChatSentence,
   predictionSentence,
   sentenceFor,
 } from './sentences.js';
@@ -45,6 +46,13 @@ test('every error is one or more whole sentences, whatever its code', () => {
     expect(sentenceFor(new OutriderError(code, 'detail'))).toMatch(/^[A-Z].*\.$/);
   }
   expect(sentenceFor(new TypeError('x is undefined'))).toContain('x is undefined');
+});
+
+test('a full conversation is not to be shortened as a prompt is', () => {
+  const error = new OutriderError('prompt-too-long', 'it has 600 tokens');
+  expect(sentenceFor(error)).toMatch(/Shorten it/);
+  expect(sentenceFor(error, fullChatSentence)).toBe(fullChatSentence);
+  expect(sentenceFor(new OutriderError('server-full', ''), fullChatSentence)).toMatch(/as many sessions/);
 });
 
 test('the end of a run says why', () => {

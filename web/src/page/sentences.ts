@@ -5,8 +5,11 @@ import type { EngineInfo, Finish, Link, Summary } from '../outrider/index.js';
 import { formatCount, formatMilliseconds, formatNumber, formatPercent } from './format.js';
 import { speedWords } from './gain.js';
 
-/** An error as a sentence: the fault, and what to do about it. */
-export function sentenceFor(error: unknown): string {
+/**
+ * An error as a sentence: the fault, and what to do about it.
+ * @param tooLong the sentence for a prompt that is too long, where it is not the visitor's alone
+ */
+export function sentenceFor(error: unknown, tooLong?: string): string {
   if (!(error instanceof OutriderError)) {
     return `Something went wrong that should not have: ${error instanceof Error ? error.message : String(error)}.`;
   }
@@ -52,7 +55,7 @@ export function sentenceFor(error: unknown): string {
     case 'taken-over':
       return 'Another tab has taken over this text. Begin a new one in this tab.';
     case 'prompt-too-long':
-      return `The prompt is too long for the models (${error.message}). Shorten it and try again.`;
+      return tooLong ?? `The prompt is too long for the models (${error.message}). Shorten it and try again.`;
     case 'worker-crashed':
       return 'The draft engine crashed. Try again to start it.';
     case 'worker-unresponsive':
@@ -66,6 +69,12 @@ export function sentenceFor(error: unknown): string {
       return `That did not work: ${error.message.replace(/\.$/, '')} (${error.code}).`;
   }
 }
+
+/** The sentence for a conversation that fills the context window. */
+export const fullChatSentence = 'This conversation is full: begin a new chat, or edit an earlier message.';
+
+/** The sentence for a chat or a race that cannot begin. */
+export const busySentence = 'Another text is being written. Stop it, then try again.';
 
 /** The sentence for a server that refuses pages of this address. */
 export const originRefusedSentence =

@@ -64,6 +64,15 @@ test('a decimal comma is a point', () => {
   expect(parseField({ label: 'Temperature' }, '1,000,0', range)).toEqual({ reason: 'Temperature must be a number.' });
 });
 
+test('a whole number has no comma and no point, which may separate thousands', () => {
+  const range = { min: 1, max: 4096, integer: true };
+  for (const text of ['1,000', '1.000', '1.0']) {
+    const reason = 'Length must be a whole number without a comma or a point.';
+    expect(parseField({ label: 'Length' }, text, range)).toEqual({ reason });
+  }
+  expect(parseField({ label: 'Length' }, '1000', range)).toBe(1000);
+});
+
 test('the access token is read from an address, and written into none', () => {
   const settings = settingsFromQuery(new URLSearchParams('token=0123456789abcdef&seed=2'));
   expect(settings.token).toBe('0123456789abcdef');
@@ -176,7 +185,9 @@ test('a field says why it is wrong', () => {
   expect(parseField(field, ' 4 ', range)).toBe(4);
   expect(parseField(field, '', range)).toBeNull();
   expect(parseField(field, 'four', range)).toEqual({ reason: 'Draft length must be a number.' });
-  expect(parseField(field, '1.5', range)).toEqual({ reason: 'Draft length must be a whole number.' });
+  expect(parseField(field, '1.5', range)).toEqual({
+    reason: 'Draft length must be a whole number without a comma or a point.',
+  });
   expect(parseField(field, '0', range)).toEqual({ reason: 'Draft length must be at least 1.' });
   expect(parseField(field, '17', range)).toEqual({ reason: 'Draft length must be at most 16.' });
 });

@@ -77,6 +77,9 @@ export function parseField(
 export function parseNumber(label: string, text: string, range: Range): number | { reason: string } {
   const trimmed = text.trim();
   if (trimmed === '') return { reason: `${label} needs a number.` };
+  if (range.integer && /[.,]/.test(trimmed)) {
+    return { reason: `${label} must be a whole number without a comma or a point.` };
+  }
   // Some keyboards have a comma where the number has a point.
   const value = Number(/^[+-]?\d*,\d+$/.test(trimmed) ? trimmed.replace(',', '.') : trimmed);
   const reason = reasonAgainst(value, range);

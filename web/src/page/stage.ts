@@ -30,8 +30,10 @@ export function setFinish(finish: string | null): void {
   else main.dataset['finish'] = finish;
 }
 
-export function setConnection(state: string): void {
-  main.dataset['connection'] = state;
+/** Sets the state of the connection; null while nothing is known of it. */
+export function setConnection(state: string | null): void {
+  if (state === null) delete main.dataset['connection'];
+  else main.dataset['connection'] = state;
 }
 
 /** Shows an error; an empty sentence clears it. */

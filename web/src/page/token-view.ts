@@ -41,8 +41,11 @@ export class TokenView {
       event.preventDefault();
       next.focus();
     });
-    document.addEventListener('keydown', ({ key }) => {
-      if (key === 'Escape') this.#show(null);
+    document.addEventListener('keydown', (event) => {
+      if (event.key !== 'Escape' || !this.#described) return;
+      // It closes the card, and stops no text.
+      event.preventDefault();
+      this.#show(null);
     });
   }
 

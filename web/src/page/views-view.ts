@@ -20,6 +20,7 @@ export class ViewsView {
       link.addEventListener('click', (event) => {
         if (event.ctrlKey || event.metaKey || event.shiftKey) return;
         event.preventDefault();
+        if (name === this.#view) return;
         history.pushState(null, '', `${location.pathname}${location.search}#${name}`);
         this.#read();
       });
