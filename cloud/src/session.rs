@@ -227,6 +227,7 @@ pub async fn run(
         }
         let mut prices = slot.prices();
         prices.own_draft = prices.own_draft.filter(|_| drafts_itself);
+        prices.looks_up &= drafts_itself;
         session.set_prices(prices);
         while let Some(connected) = &mut wire {
             match session.poll() {

@@ -74,7 +74,7 @@ test('what is on its way over a slow link is lost when that is cut', async ({ pa
     const before = tokens;
     await sleep(1500);
     const late = tokens - before;
-    outrider.setLink({});
+    outrider.setLink(window.api.openLink);
     await reading;
     return { whole, late, text: (await generation.summary).text };
   });

@@ -325,8 +325,8 @@ struct Text {
     logprobs: Vec<TokenLogprob>,
     /// Ids of the tokens that were not sent yet.
     ids: Vec<u32>,
-    /// Number of the first of them whose text is no part of a stop string, whatever follows. A client that continues
-    /// the text itself begins after the ids that it has, and shows the text of those that follow.
+    /// Number of leading ids whose text no stop string can take back. A client that continues the text itself begins
+    /// after the ids that it has, and shows the text of those that follow.
     certain: usize,
 }
 

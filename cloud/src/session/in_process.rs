@@ -60,6 +60,7 @@ impl<'s> InProcessSession<'s> {
             }
             let mut prices = self.slot.prices();
             prices.own_draft = prices.own_draft.filter(|_| self.drafts_itself);
+            prices.looks_up &= self.drafts_itself;
             self.session.set_prices(prices);
             match self.session.poll() {
                 Some(CloudOutput::Verify(pass)) => {

@@ -11,10 +11,9 @@ use std::{
     sync::Arc,
 };
 
-/// Number of tokens in the same order after which a passage is taken to go on.
+/// Number of tokens in the same order after which a passage, or the text's last such place, is taken to go on.
 const MATCH: usize = 4;
-/// The same of the text itself, whose guesses reveal nothing. Half of all pairs go on otherwise; a longer match has its
-/// own rate.
+/// The same of the text itself, whose guesses reveal nothing. Half of all pairs go on otherwise.
 const PAIR: usize = 2;
 /// The most tokens of all passages; the oldest passage goes first.
 const MOST_PASSAGE_TOKENS: usize = 1 << 18;

@@ -390,7 +390,7 @@ test('a stream that falls silent is a lost connection', async () => {
 });
 
 test('a server that does not even begin to answer is a lost connection, and is asked no longer', async () => {
-  const outrider = await load({ ...silent, stallTimeoutMs: 7_000 });
+  const outrider = await load({ ...silent, connectTimeoutMs: 7_000 });
   let signal: AbortSignal | null | undefined;
   vi.stubGlobal('fetch', (_: URL, init: RequestInit = {}) => {
     signal = init.signal;

@@ -9,6 +9,9 @@ import { checkedToken } from './token.js';
 import type { TokenSource } from './token.js';
 import { refuseUnknown } from './validation.js';
 
+/** The default of `connectTimeoutMs`. */
+export const CONNECT_TIMEOUT_MS = 20_000;
+
 /** Options of {@link Outrider.load}: addresses, the engine, and callbacks. */
 export interface LoadOptions {
   /** The base address of the server; the page's own origin if not given. */
@@ -271,7 +274,7 @@ export function termsOf(options: LoadOptions): Terms {
 /** The message that starts a worker, but for what changes from one to the next. @throws {@link OutriderError} */
 export function loadMessageOf(options: LoadOptions): Omit<Extract<ToWorker, { type: 'load' }>, 'link' | 'claim'> {
   const [sources, engine] = [sourcesOf(options), engineRequestOf(options)];
-  const { connectTimeoutMs = 20_000, offline = false } = options;
+  const { connectTimeoutMs = CONNECT_TIMEOUT_MS, offline = false } = options;
   return { type: 'load', engine, sources, connectTimeoutMs, offline };
 }
 

@@ -11,7 +11,7 @@ import type { OutriderErrorCode } from './errors.js';
 import { emptySummary } from './generation.js';
 import type { Limits } from './limits.js';
 import { AWAY_MS } from './kept-answers.js';
-import { headersOf, ofModel, serverOf } from './load-options.js';
+import { CONNECT_TIMEOUT_MS, headersOf, ofModel, serverOf } from './load-options.js';
 import type { LoadOptions } from './load-options.js';
 import { ReasoningTags } from './reasoning.js';
 import type { AskServer } from './fetch.js';
@@ -108,7 +108,8 @@ export class ServerAlone {
     this.#server = serverOf(options);
     this.#model = options.model;
     this.#stallMs = Math.max(options.stallTimeoutMs ?? 0, SHORTEST_STALL_MS);
-    this.#fetch = serverFetch(options, this.#stallMs);
+    // Before it answers the server reads the prompt, over a slow uplink perhaps.
+    this.#fetch = serverFetch(options, Math.max(this.#stallMs, options.connectTimeoutMs ?? CONNECT_TIMEOUT_MS));
     this.session = session;
   }
 
@@ -141,7 +142,7 @@ export class ServerAlone {
 
   /** Reads the server's limits. @throws {@link OutriderError} */
   static async connect(options: LoadOptions): Promise<ServerAlone> {
-    const { signal, connectTimeoutMs = 20_000 } = options;
+    const { signal, connectTimeoutMs = CONNECT_TIMEOUT_MS } = options;
     const request = serverFetch(options);
     const url = ofModel(options, 'v1/info');
     const late = new OutriderError('connection-failed', `the server does not answer within ${connectTimeoutMs} ms`);
@@ -238,7 +239,8 @@ export class ServerAlone {
       const isLost = given instanceof OutriderError ? given.code === 'connection-lost' : !signal.aborted;
       if (!isLost && !signal.aborted) throw error;
       if (isLost && finish === null) {
-        const why = 'the server went away in the middle of a text';
+        const hasBegun = statistics.downlinkBits > 0;
+        const why = hasBegun ? 'the server went away in the middle of a text' : 'the server does not answer';
         onLost(new OutriderError('connection-lost', why, { cause: given }));
       }
       // A text that has ended is whole, whatever comes after.

@@ -176,17 +176,21 @@ test('a message is not taken while another view writes, and the page says why', 
   expect(stored()).toEqual([old]);
 });
 
-test('only a prompt with earlier turns is a full conversation', async () => {
-  const { chat, run } = await chatOf({ turns: [] });
-  send(chat, 'Hello');
-  await vi.waitFor(() => expect(run).toHaveBeenCalledTimes(1));
-  await passed();
-  send(chat, 'Next');
-  await vi.waitFor(() => expect(run).toHaveBeenCalledTimes(2));
-  expect(run.mock.calls.map(([, { tooLong }]) => tooLong)).toEqual([
-    undefined,
-    'This conversation is full: begin a new chat, or edit an earlier message.',
-  ]);
+test('only a prompt with earlier answers is a full conversation', async () => {
+  const full = 'This conversation is full: begin a new chat, or edit an earlier message.';
+  for (const [turns, expected] of [
+    [[], [undefined, undefined]],
+    [[old], [full, full]],
+  ] as const) {
+    sessionStorage.clear();
+    const { chat, run } = await chatOf({ turns: [...turns] });
+    for (const [index, said] of ['Hello', 'Next'].entries()) {
+      send(chat, said);
+      await vi.waitFor(() => expect(run).toHaveBeenCalledTimes(index + 1));
+      await passed();
+    }
+    expect(run.mock.calls.map(([, { tooLong }]) => tooLong)).toEqual(expected);
+  }
 });
 
 test('each tab keeps its conversation, whatever another tab saves', async () => {

@@ -34,6 +34,8 @@ export class ChatRun {
     forget: () => void this.#forget(),
   });
   #conversation = new Conversation(storedTurns());
+  /** True while an answer or a twin is being stopped for what comes next. */
+  #isEnding = false;
   /** The turns before an edit or a new try, which come back if no token is written; null once there is one. */
   #replaced: readonly Readonly<Turn>[] | null = null;
   #outrider: Outrider | null = null;
@@ -123,7 +125,7 @@ export class ChatRun {
 
   /** Decides whether an answer can begin now; if not, the page says why. */
   #isFree(): boolean {
-    if (this.#view.phase === 'idle' && this.#runner.isRunning) {
+    if (this.#isEnding || (this.#view.phase === 'idle' && this.#runner.isRunning)) {
       complain(busySentence);
       return false;
     }
@@ -144,9 +146,10 @@ export class ChatRun {
   }
 
   async #forget(): Promise<void> {
+    // An answer that ends now puts nothing back.
+    this.#replaced = null;
     await this.#end();
     this.#waiting = null;
-    this.#replaced = null;
     for (const id of this.#outrider?.context.ids ?? []) this.#outrider?.context.remove(id);
     this.#conversation.cut(0);
     this.#save();
@@ -156,7 +159,9 @@ export class ChatRun {
   /** Ends the text that is being written. */
   async #end(): Promise<void> {
     if (this.#view.phase !== 'idle') this.#runner.stop();
+    this.#isEnding = true;
     await this.#writing;
+    this.#isEnding = false;
   }
 
   /** Puts back the turns that were replaced. */
@@ -200,7 +205,7 @@ export class ChatRun {
     let text = '';
     let costs: Costs | null = null;
     const [isAhead, isAlone, { changes }] = [this.#isAhead(), outrider.mode === 'server', this.#runner];
-    const isFirst = this.#conversation.turns.length === 1;
+    const isFirst = this.#conversation.turns.slice(0, -1).every(({ answer }) => answer === '');
     const task: Task = {
       ...{ prompt, mode: 'speculative', values: asked, choices, policies, compares: false },
       ...(!isFirst && { tooLong: fullChatSentence }),

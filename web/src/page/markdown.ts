@@ -18,7 +18,7 @@ const ALLOWED_TAGS = [
   ...['a', 'b', 'strong', 'i', 'em', 'del', 'sub', 'sup', 'table', 'thead', 'tbody', 'tr', 'th', 'td'],
 ];
 
-/** Renders Markdown as elements. HTML in it is shown as text, and links open in a tab of their own. */
+/** Renders Markdown as elements. HTML but line breaks, sub- and superscripts is shown as text, and links open in a tab of their own. */
 export function renderMarkdown(text: string): DocumentFragment {
   const allowed = { ALLOWED_TAGS, ALLOWED_ATTR: ['href', 'title', 'start'], ALLOW_DATA_ATTR: false };
   const rendered = DOMPurify.sanitize(marked.parse(text) as string, { ...allowed, RETURN_DOM_FRAGMENT: true });

@@ -187,12 +187,13 @@ impl GuessQueue {
         self.taken = self.heard;
         let own = self.own.take().unwrap_or_default();
         self.judged_own = None;
-        if own.len() > self.ahead.line().take(own.len()).count() {
-            let paths = own.iter().scan(1.0, |path, draft| {
-                *path *= self.known.chance(draft);
-                Some(*path)
-            });
-            let worth = prices.rows.worth(paths, 0.0).max(self.probe(most)).min(most);
+        let paths = own.iter().scan(1.0, |path, draft| {
+            *path *= self.known.chance(draft);
+            Some(*path)
+        });
+        let worth = prices.rows.worth(paths, 0.0).max(self.probe(own.len())).min(most);
+        let is_more = worth > self.ahead.line().take(worth).count();
+        if is_more || !own.is_empty() && self.ahead.is_empty() {
             let line = own.iter().take(worth).map(|draft| draft.id).collect();
             self.judged_own = Some(own);
             return Chosen { line, branches: Vec::new() };
@@ -250,8 +251,8 @@ impl GuessQueue {
         Depth { calibration, rate: rates.first.get(), prices, most }
     }
 
-    /// Number of tokens that the server is to guess itself for the next pass, which are worth their drafting and their
-    /// rows: none where the edge's are at hand; asked once a pass.
+    /// Number of tokens that the server is to guess itself for the next pass: as many drafts as are worth their price and
+    /// their rows, all that can be looked up, none where the edge's are at hand. Asked once a pass.
     pub(super) fn begin_drafting(&self, prices: Prices, most: usize) -> usize {
         match prices.own_draft {
             _ if self.own.is_some() || !self.ahead.is_empty() => 0,
@@ -327,7 +328,10 @@ impl GuessQueue {
 
     /// True if there is a guess at the next token, of the edge or of the server.
     fn has_guess(&self) -> bool {
-        !self.ahead.is_empty() || self.own.as_ref().is_some_and(|own| !own.is_empty())
+        let own = self.own.as_ref().and_then(|own| own.first());
+        // What is looked up by a short match is worth less than a guess of the edge's.
+        let usual = self.known.rates.first.get();
+        !self.ahead.is_empty() || own.is_some_and(|own| own.matched == 0 || self.known.chance(own) >= usual)
     }
 
     /// Ends the hold: the pass has waited long enough.

@@ -222,6 +222,25 @@ fn the_server_drafts_where_nobody_has_guessed_and_drafts_are_worth_their_price()
     assert_eq!(pass(&mut session).forward.tokens, [PROMPT]);
 }
 
+/// Two tokens alike are found at every turn; a pass that waits for an edge goes on waiting.
+#[test]
+fn a_pass_is_held_in_spite_of_a_doubtful_lookup() {
+    for (matched, holds) in [(2, true), (16, false)] {
+        let mut session = begun();
+        session.set_prices(Prices { rows: RowCosts::each(0.5), looks_up: true, ..Prices::default() });
+        let first = pass(&mut session);
+        run_pass(&mut session, &first);
+        tokens(&mut session);
+        session.handle_frame(&guesses(1, 2, 250, &[TEXT[1]]));
+        let second = pass(&mut session);
+        run_pass(&mut session, &second);
+        tokens(&mut session);
+        let Some(CloudOutput::Draft(_)) = session.poll() else { panic!("lookups cost nothing") };
+        session.handle_drafts(vec![OwnDraft { matched, ..OwnDraft::from(TEXT[3]) }]);
+        assert_eq!(matches!(session.poll(), Some(CloudOutput::Hold(_))), holds, "{matched} tokens alike");
+    }
+}
+
 /// Prices and acceptance would else stay what they were once measured, however wrong.
 #[test]
 fn the_server_drafts_now_and_then_whatever_it_costs() {
