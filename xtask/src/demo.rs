@@ -100,7 +100,8 @@ pub fn run(workspace: &Workspace, options: &DemoOptions) -> Result<()> {
     };
     let mut large = serve(address);
     let _small = if !options.built_in && has_published(workspace, &demo.server) {
-        large.args(["--model", PUBLISHED]);
+        // Activations of 8 bits cost a model of this size its sense.
+        large.args(["--model", PUBLISHED, "--activation-bits", "16"]);
         None
     } else {
         println!("The built-in target grows to the cost of {COST} parameters: a few seconds the first time");

@@ -2,8 +2,11 @@ import { expect, test } from 'vitest';
 import type { Summary } from '../outrider/index.js';
 import { costsOf, gainOf, twinSentence } from './twin.js';
 
-const costs = (tokens: number, elapsedMs: number, serverPasses: number): Summary =>
-  ({ tokens, elapsedMs, serverPasses, tokensPerSecond: (1000 * tokens) / elapsedMs, finish: 'eos' }) as Summary;
+const costs = (tokens: number, elapsedMs: number, serverPasses: number, firstTokenMs = 0): Summary =>
+  ({
+    ...{ tokens, elapsedMs, firstTokenMs, serverPasses },
+    ...{ tokensPerSecond: (1000 * tokens) / elapsedMs, finish: 'eos' },
+  }) as Summary;
 const text = (elapsedMs: number, serverPasses: number, ...tokenIds: number[]): Summary => ({
   ...costs(tokenIds.length, elapsedMs, serverPasses),
   tokenIds,
@@ -112,4 +115,10 @@ test('an answer’s costs name its end where it was cut short', () => {
   expect(costsOf({ ...costs(1, 500, 1), finish: 'length' })).toBe(
     '1 token in 1 pass · 2.00 tokens/s · ended at the length limit',
   );
+});
+
+test('reading the prompt, which the twin finds read, is not the draft’s slowness', () => {
+  const [answer, alone] = [costs(15, 190, 15, 150), costs(15, 60, 15, 15)];
+  expect(gainOf(answer, alone).time).toEqual(['0 s', 'no difference']);
+  expect(gainOf(costs(40, 1150, 21, 150), costs(40, 2000, 40, 15)).time).toEqual(['985 ms', 'less to wait']);
 });

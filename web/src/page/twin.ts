@@ -5,7 +5,7 @@ import { formatCount, formatMilliseconds, formatNumber } from './format.js';
 import { speedWords } from './gain.js';
 
 /** The costs of a text so far, or of a whole one. */
-export type Costs = Pick<Statistics, 'tokens' | 'elapsedMs' | 'tokensPerSecond' | 'serverPasses'>;
+export type Costs = Pick<Statistics, 'tokens' | 'elapsedMs' | 'firstTokenMs' | 'tokensPerSecond' | 'serverPasses'>;
 
 /** The least share of the time that makes a difference in speed, and of passes that makes it a gain. */
 const LEAST_SHARE = 0.05;
@@ -27,12 +27,14 @@ const noGain: Gain = {
 };
 
 /**
- * Compares an answer with as many tokens of its twin. Times are whole: tokens after the first may come in a burst.
+ * Compares an answer with as many tokens of its twin. Times are whole, since tokens after the first may come in a burst,
+ * less what the answer waited longer for its first token: the twin finds the prompt read.
  * Savings are negative where the answer took more. A text that saved hardly a pass cannot have become faster.
  */
 function compare(answer: Costs, twin: Costs) {
   const aloneMs = (answer.tokens * twin.elapsedMs) / twin.tokens;
-  const [ratio, savedMs] = [aloneMs / answer.elapsedMs, aloneMs - answer.elapsedMs];
+  const answerMs = answer.elapsedMs - Math.max(0, answer.firstTokenMs - twin.firstTokenMs);
+  const [ratio, savedMs] = [aloneMs / answerMs, aloneMs - answerMs];
   // The twin's passes, and not its tokens: a server that drafts itself saves passes alone as well.
   const savedPasses = twin.serverPasses - answer.serverPasses;
   const isNoise = Math.abs(ratio - 1) < LEAST_SHARE || Math.abs(savedMs) < LEAST_MS;

@@ -251,8 +251,8 @@ impl GuessQueue {
         Depth { calibration, rate: rates.first.get(), prices, most }
     }
 
-    /// Number of tokens that the server is to guess itself for the next pass: as many drafts as are worth their price and
-    /// their rows, all that can be looked up, none where the edge's are at hand. Asked once a pass.
+    /// Number of tokens that the server is to guess itself for the next pass: as many drafts as are worth their price
+    /// and their rows, all that can be looked up, none where the edge's are at hand. Asked once a pass.
     pub(super) fn begin_drafting(&self, prices: Prices, most: usize) -> usize {
         match prices.own_draft {
             _ if self.own.is_some() || !self.ahead.is_empty() => 0,
