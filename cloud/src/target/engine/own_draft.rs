@@ -89,7 +89,7 @@ impl Engine {
     pub(crate) fn prices(&self) -> Prices {
         let goodput = self.rates.goodput();
         let looks_up = self.own_draft_policy() == OwnDraftPolicy::Lookup;
-        let own_draft = self.own_draft.as_ref().filter(|_| !looks_up).map(|own| own.price(goodput));
+        let own_draft = self.own_draft.as_ref().map(|own| own.price(goodput));
         let rows = match self.guesses {
             GuessPolicy::Paid => self.rates.row_prices(),
             GuessPolicy::All => RowCosts::each(0.0),
