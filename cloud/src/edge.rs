@@ -177,6 +177,8 @@ impl Transport {
         held: impl Send + 'static,
     ) -> Result<Self, NoSession> {
         let entry = Sessions::default().open_now(IpAddr::V4(Ipv4Addr::LOCALHOST))?;
+        // Without a registry the session cannot be resumed: it keeps no slot after its edge has gone.
+        let limits = Limits { detached: Duration::ZERO, ..limits };
         let (to_cloud, from_edge) = mpsc::unbounded();
         let (to_edge, from_cloud) = mpsc::unbounded();
         tokio::spawn(async move {
