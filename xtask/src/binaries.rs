@@ -12,7 +12,6 @@ use serde_json::Value;
 
 use crate::process;
 use crate::times;
-use crate::workspace::Workspace;
 
 /// An executable, or a wasm module, with tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,34 +45,37 @@ impl TestBinary {
 }
 
 /// Runs binaries in two lanes, the ones in `first` before all others: those that mostly wait beside those that compute.
-/// What a binary prints is shown if it fails.
-pub fn run_in_lanes(workspace: &Workspace, mut binaries: Vec<TestBinary>, full: bool, first: &[&str]) -> Result<()> {
+/// `command` starts a binary; what it prints is shown if it fails. Returns the number of tests that passed in each.
+pub fn run_in_lanes(
+    mut binaries: Vec<TestBinary>,
+    first: &[&str],
+    command: impl Fn(&TestBinary) -> Command + Sync,
+) -> Result<Vec<(TestBinary, u64)>> {
     binaries.sort_by_key(|binary| first.iter().position(|name| *name == binary.name).unwrap_or(first.len()));
     let queue = Mutex::new(VecDeque::from(binaries));
     let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-    let lane = || -> Result<()> {
+    let lane = || -> Result<Vec<_>> {
+        let mut done = Vec::new();
         while let Some(binary) = next() {
-            run(workspace, &binary, full).inspect_err(|_| {
+            let passed = run(&binary, command(&binary)).inspect_err(|_| {
                 // The other lane ends with the binary that it is at.
                 queue.lock().unwrap_or_else(PoisonError::into_inner).clear();
             })?;
+            done.push((binary, passed));
         }
-        Ok(())
+        Ok(done)
     };
     thread::scope(|scope| {
         let other = scope.spawn(lane);
         let outcome = lane();
         let other = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        outcome.and(other)
+        Ok([outcome?, other?].concat())
     })
 }
 
-fn run(workspace: &Workspace, binary: &TestBinary, full: bool) -> Result<()> {
+/// Runs a binary by its command. Returns the number of tests that passed.
+fn run(binary: &TestBinary, mut command: Command) -> Result<u64> {
     let start = Instant::now();
-    let mut command = workspace.command(&binary.path);
-    if full {
-        command.env("OUTRIDER_FULL", "1");
-    }
     let output = command.current_dir(&binary.folder).output().with_context(|| format!("{binary:?} did not start"))?;
     let package = binary.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let name = format!("{package}, {}", binary.name);
@@ -82,9 +84,9 @@ fn run(workspace: &Workspace, binary: &TestBinary, full: bool) -> Result<()> {
         eprint!("{printed}{}", String::from_utf8_lossy(&output.stderr));
     }
     ensure!(output.status.success(), "tests of {name} failed ({}); their messages are above", output.status);
-    let passed: u64 = printed.lines().map(tests_passed).sum();
+    let passed = printed.lines().map(tests_passed).sum();
     println!("{name}: {passed} passed in {}", times::shown(start.elapsed()));
-    Ok(())
+    Ok(passed)
 }
 
 /// The number in `test result: ok. 12 passed; …`, else 0.

@@ -128,11 +128,18 @@ pub fn run(workspace: &Workspace, options: &TestOptions) -> Result<()> {
 
 fn test_native(workspace: &Workspace, full: bool) -> Result<()> {
     let binaries = TestBinary::build(&mut workspace.cargo_without_candle("test"))?;
+    let command = |binary: &TestBinary| {
+        let mut command = workspace.command(&binary.path);
+        if full {
+            command.env("OUTRIDER_FULL", "1");
+        }
+        command
+    };
     // Quick checks of the repository, and strangers whose patience is measured in seconds.
     let (alone, together) = binaries.into_iter().partition(|binary| ["whole", "hostile"].contains(&&*binary.name));
-    binaries::run_in_lanes(workspace, alone, full, &[])?;
+    binaries::run_in_lanes(alone, &[], command)?;
     // Tests of the server wait for its timers, the statistical ones compute.
-    binaries::run_in_lanes(workspace, together, full, &["server", "laws"])?;
+    binaries::run_in_lanes(together, &["server", "laws"], command)?;
     process::run(workspace.cargo_without_candle("test").arg("--doc"))?;
     if full { package(workspace) } else { Ok(()) }
 }

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 pub use build::Build;
 pub use compiler::{Compiler, TARGET};
 
-use crate::binaries::{TestBinary, tests_passed};
+use crate::binaries::{self, TestBinary, tests_passed};
 use crate::chromium;
 use crate::process;
 use crate::system::Program;
@@ -48,6 +48,9 @@ pub const BROWSER_CRATES: [BrowserCrate; 6] = [
     BrowserCrate { folder: "webgpu", package: "outrider-webgpu", host: Host::Chromium },
     BrowserCrate { folder: "wasm-edge", package: "outrider-edge", host: Host::Chromium },
 ];
+
+/// Names of the test binaries that take longest.
+const LONGEST: &[&str] = &["logits", "suite"];
 
 /// Builds the edge: for each of `builds` web/src/wasm/NAME/outrider_edge.js with its .wasm and .d.ts beside it.
 ///
@@ -182,22 +185,22 @@ struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Builds the tests of `crates` in one go, so that they share their dependencies, then runs crate after crate.
+    /// Builds the tests of `crates` in one go, so that they share their dependencies, then runs them.
     fn run(&self, crates: &[BrowserCrate], build: Build) -> Result<()> {
-        let modules = self.build(crates, build)?;
+        println!("\n-- build {}", build.name);
+        let of = |module: &TestBinary| crates.iter().find(|of| module.folder.ends_with(of.folder));
+        let modules = self.build(crates, build)?.into_iter().filter(|module| of(module).is_some()).collect();
+        let passed = binaries::run_in_lanes(modules, LONGEST, |module| {
+            let mut command = self.workspace.command(&self.test_runner);
+            command.arg(&module.path);
+            self.set_host(of(module).map_or(Host::Chromium, |of| of.host), &mut command);
+            command
+        })?;
         for browser_crate in crates {
-            let BrowserCrate { package, host, .. } = browser_crate;
-            println!("\n-- {package} in {host:?}, build {}", build.name);
-            let mut passed = 0;
-            for module in modules.iter().filter(|module| module.folder.ends_with(browser_crate.folder)) {
-                let mut command = self.workspace.command(&self.test_runner);
-                command.current_dir(&module.folder).arg(&module.path);
-                self.set_host(*host, &mut command);
-                process::run_watched(&mut command, |line| passed += tests_passed(line))?;
-            }
+            let modules = passed.iter().filter(|(module, _)| of(module) == Some(browser_crate));
+            let passed: u64 = modules.map(|(_, passed)| passed).sum();
             // The runner is content with a crate that has no test for it; a step that names the crate must not be.
-            ensure!(passed > 0, "{package} ran no test; its wasm tests carry #[wasm_bindgen_test]");
-            println!("{package}, build {}: {passed} passed in {host:?}", build.name);
+            ensure!(passed > 0, "{} ran no test; its wasm tests carry #[wasm_bindgen_test]", browser_crate.package);
         }
         Ok(())
     }
