@@ -19,6 +19,10 @@
 //!
 //! Limits per address are in `address_limits`, beside this module, since they also count sessions and connections.
 
+use std::sync::Arc;
+
+use futures_util::{Stream, stream};
+
 mod access;
 pub(crate) mod access_log;
 mod addressed_model;
@@ -49,3 +53,16 @@ pub use self::{
     state::{AppState, Caps},
     token::{Tokens, TokensError},
 };
+
+/// Makes the items of a stream with the id of the current request, as its route does.
+pub(crate) fn within_request<S: Stream>(stream: S) -> impl Stream<Item = S::Item> {
+    let id = request_id::current();
+    let mut stream = Box::pin(stream);
+    stream::poll_fn(move |context| {
+        let mut poll = || stream.as_mut().poll_next(context);
+        match &id {
+            Some(id) => request_id::SCOPE.sync_scope(Arc::clone(id), poll),
+            None => poll(),
+        }
+    })
+}

@@ -1,9 +1,10 @@
 //! Filter of the log, which can be replaced while the process runs.
 
-use std::sync::OnceLock;
+use std::{env, sync::OnceLock};
 
 use tracing_subscriber::{
     EnvFilter, Registry,
+    filter::LevelFilter,
     reload::{self, Handle},
 };
 
@@ -17,6 +18,26 @@ pub(crate) enum FilterError {
     Syntax(String),
     #[error("this process has no log whose filter could be set")]
     NoLog,
+}
+
+/// The filter in RUST_LOG; `None` where it is absent or empty.
+pub(crate) fn of_environment() -> Option<Result<EnvFilter, FilterError>> {
+    let text = env::var(EnvFilter::DEFAULT_ENV).ok().filter(|text| !text.trim().is_empty())?;
+    Some(read(&text))
+}
+
+/// Reads a filter as RUST_LOG has it. A word that is neither a level nor `target=level` would silence everything else,
+/// so it is refused.
+fn read(text: &str) -> Result<EnvFilter, FilterError> {
+    let no_filter = || FilterError::Syntax(text.to_owned());
+    let is_misspelt = |part: &str| {
+        // An empty word would be the level `error`.
+        !part.contains(['=', '[', ']']) && (part.is_empty() || part.parse::<LevelFilter>().is_err())
+    };
+    if text.split(',').any(is_misspelt) {
+        return Err(no_filter());
+    }
+    EnvFilter::builder().parse(text.trim()).map_err(|_| no_filter())
 }
 
 /// Layer with a filter that [`set`] can replace.
@@ -37,9 +58,21 @@ pub(crate) fn get() -> Option<String> {
 /// # Errors
 /// [`FilterError`]; the filter stays as it is.
 pub(crate) fn set(text: &str) -> Result<(), FilterError> {
-    let no_filter = || FilterError::Syntax(text.to_owned());
-    // An empty text would leave errors only.
-    let filter = Some(text.trim()).filter(|text| !text.is_empty()).ok_or_else(no_filter)?;
-    let filter = EnvFilter::builder().parse(filter).map_err(|_| no_filter())?;
+    let filter = read(text)?;
     FILTER.get().ok_or(FilterError::NoLog)?.reload(filter).map_err(|_| FilterError::NoLog)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_level_is_refused() {
+        for text in ["info", "INFO", "warn,outrider_cloud=debug", "outrider_cloud=trace", "off"] {
+            assert!(read(text).is_ok(), "{text}");
+        }
+        for text in ["", " ", "inof", "notalevel", "info,hyper", "a=b=c", "hyper=lots", "info,"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
 }

@@ -24,7 +24,7 @@ use std::{collections::VecDeque, convert::Infallible, sync::Arc};
 
 use axum::{
     Json, Router,
-    extract::State,
+    extract::{Path, State, rejection::PathRejection},
     http::{Method, StatusCode, Uri, header::CACHE_CONTROL},
     response::{
         IntoResponse, Response,
@@ -48,7 +48,7 @@ use self::{
 use crate::{
     api_drafting::{ApiDrafting, ApiMode},
     blocking,
-    http::{ApiError, Served, Shared},
+    http::{ApiError, Served, Shared, within_request},
     shaping::Penalties,
 };
 
@@ -80,8 +80,10 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
         .method_not_allowed_fallback(wrong_method)
 }
 
-async fn unknown(method: Method, uri: Uri) -> ApiError {
-    let text = format!("There is no {method} {} on this server; docs/deploying.md lists the endpoints.", uri.path());
+/// Answers a request for which there is no route.
+pub(crate) async fn unknown(method: Method, uri: Uri) -> ApiError {
+    let text =
+        format!("There is no {method} {} on this server; docs/deploying.md lists the endpoints below /v1.", uri.path());
     ApiError::new(StatusCode::NOT_FOUND, "invalid_request_error", text).code("unknown_url")
 }
 
@@ -97,8 +99,9 @@ async fn models(State(shared): State<Arc<Shared>>) -> Json<Value> {
 
 async fn model(
     State(shared): State<Arc<Shared>>,
-    axum::extract::Path(name): axum::extract::Path<String>,
+    name: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Value>, ApiError> {
+    let Path(name) = name.map_err(|error| ApiError::invalid(error.body_text()).param("model"))?;
     Ok(Json(model_object(shared.state.models.find(Some(&name))?)))
 }
 
@@ -140,7 +143,7 @@ async fn answer(
     let client = admitted.caller.address;
     let Begun { answer, mut deltas, stream, choices } = begin(shared, admitted, endpoint, prompt).await?;
     Ok(if stream {
-        let events = Sse::new(events(answer, deltas, choices)).keep_alive(answer::heartbeat());
+        let events = Sse::new(within_request(events(answer, deltas, choices))).keep_alive(answer::heartbeat());
         ([(CACHE_CONTROL, "no-store")], events).into_response()
     } else {
         let mut texts: Vec<Delta> = (0..choices).map(|choice| Delta { choice, ..Delta::default() }).collect();
@@ -166,7 +169,7 @@ async fn begin(
     endpoint: Endpoint,
     prompt: Prompt,
 ) -> Result<Begun, ApiError> {
-    let Prompt { served, prompts, common, calls, reasoning, grammar } = prompt;
+    let Prompt { served, prompts, echoes, common, calls, reasoning, grammar } = prompt;
     let context = served.target.limits.context_length as usize;
     let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
     let Some(room) = context.checked_sub(longest).filter(|&room| room > 0) else {
@@ -180,26 +183,19 @@ async fn begin(
     let random = || {
         getrandom::u64().map_err(|error| ApiError::internal(format!("The server cannot get random numbers: {error}.")))
     };
-    let seed = common.seed.map_or_else(random, Ok)?;
     let prompt_tokens = prompts.iter().map(Vec::len).sum();
     let max_new_tokens = common.max_tokens.unwrap_or(default);
-    let request = |tokens| Request { generation: 1, sampling: common.sampling, seed, max_new_tokens, tokens };
-    let requests: Vec<Request> = prompts.into_iter().map(request).collect();
+    let request = |tokens| {
+        let seed = common.seed.map_or_else(random, Ok)?;
+        Ok(Request { generation: 1, sampling: common.sampling, seed, max_new_tokens, tokens })
+    };
+    let requests = prompts.into_iter().map(request).collect::<Result<Vec<Request>, ApiError>>()?;
     let created = now();
     let id = random()?;
     shaping_fields::check(&common.penalties, &served.target)?;
     let drafting = drafting(&served, &common, grammar.is_some())?;
     let Common {
-        choices,
-        log_probabilities,
-        stop,
-        stop_ids,
-        penalties,
-        stream,
-        include_usage,
-        return_token_ids,
-        echo,
-        ..
+        choices, log_probabilities, stop, stop_ids, penalties, stream, include_usage, return_token_ids, ..
     } = common;
     let model = served.name.clone();
     let has_log_probabilities = log_probabilities.is_some();
@@ -226,7 +222,7 @@ async fn begin(
         penalties,
         grammar,
         drafting,
-        echo,
+        echoes,
     };
     let deltas = TokenStream::begin(shared, &served, admitted, params).await?;
     Ok(Begun { answer, deltas, stream, choices })

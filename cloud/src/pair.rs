@@ -174,9 +174,18 @@ impl PairPaths {
     /// differ in length have one vocabulary then.
     pub fn draft_with(&self, tokenizer: &Tokenizer) -> Result<Model, PairError> {
         let mut draft = self.draft()?;
-        let rows = draft.config().vocab_size;
-        fit("draft model", self.draft.as_deref(), rows, tokenizer, |tokens| draft.cut_vocabulary(tokens))?;
+        self.fit_draft(&mut draft, tokenizer)?;
         Ok(draft)
+    }
+
+    /// Returns true if no model is named: both ends are the built-in pair's.
+    pub(crate) fn is_built_in(&self) -> bool {
+        self.draft.is_none() && self.target.is_none() && self.model.is_empty()
+    }
+
+    /// Cuts the vocabulary of a draft model to the tokens of a tokenizer.
+    pub fn fit_draft(&self, draft: &mut Model, tokenizer: &Tokenizer) -> Result<(), PairError> {
+        fit("draft model", draft.config().vocab_size, tokenizer, |tokens| draft.cut_vocabulary(tokens))
     }
 
     /// Address of the target and the way it is used, if it is an engine elsewhere.
@@ -204,7 +213,7 @@ impl PairPaths {
     pub fn target_with(&self, tokenizer: &Tokenizer) -> Result<Model, PairError> {
         let mut target = self.target()?;
         let rows = target.config().vocab_size;
-        fit("target model", self.target.as_deref(), rows, tokenizer, |tokens| target.cut_vocabulary(tokens))?;
+        fit("target model", rows, tokenizer, |tokens| target.cut_vocabulary(tokens))?;
         Ok(target)
     }
 
@@ -212,7 +221,7 @@ impl PairPaths {
     pub fn stored_target_with(&self, tokenizer: &Tokenizer) -> Result<StoredModel, PairError> {
         let mut target = self.stored_target()?;
         let rows = target.config.vocab_size;
-        fit("target model", self.target.as_deref(), rows, tokenizer, |tokens| target.config.cut_vocabulary(tokens))?;
+        fit("target model", rows, tokenizer, |tokens| target.config.cut_vocabulary(tokens))?;
         Ok(target)
     }
 
@@ -363,7 +372,6 @@ pub fn heads(file: &HeadsFile) -> Result<Arc<Heads>, HeadError> {
 /// Cuts a model of `rows` rows to the tokens of a tokenizer, by calling `cut`.
 fn fit(
     what: &'static str,
-    path: Option<&Path>,
     rows: usize,
     tokenizer: &Tokenizer,
     cut: impl FnOnce(usize) -> Result<(), LoadError>,
@@ -372,7 +380,8 @@ fn fit(
     if tokens > rows {
         return Err(PairError::Vocabulary { what, model: rows, tokenizer: tokens });
     }
-    cut(tokens).map_err(|error| failure(what, path, error))
+    // A draft whose rows stand for tokens that the tokenizer lacks.
+    cut(tokens).map_err(|_| PairError::Vocabulary { what, model: rows, tokenizer: tokens })
 }
 
 /// Fails unless model and tokenizer have equally many tokens: with an extra row at one end, the distributions that a

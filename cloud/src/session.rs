@@ -186,7 +186,7 @@ impl Host {
 
 pub(crate) const STOPPING: &str = "The server is stopping; reconnect.";
 const SILENT: &str = "The session was silent for too long.";
-const FULL: &str = "The server is full; try again in a minute.";
+const FULL: &str = "The server is full; try again in some seconds.";
 /// Refusal of a target whose logits cannot be changed.
 pub(crate) const NO_SHAPING: &str = "response_format, tool_choice, penalties, logit_bias and min_p are not supported by \
     this server: its target runs on a GPU or in another engine.";

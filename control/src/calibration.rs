@@ -3,13 +3,15 @@
 //! The draft model's own probability q of its guess is no such chance: under the shared noise both models often choose
 //! the same unlikely token. The best sign is the [margin](Clarity::margin) of the choice: where the next best token
 //! came close, a target that differs a little chooses that one. So the chance is a logistic regression,
-//! `1 / (1 + exp(-(a + b·√margin + c·√q)))`, whose weights are estimated as the text is written, by the extended Kalman
-//! filter: a Gaussian belief, an update with each compared guess, and a little doubt added each time, so that recent
-//! text weighs more. A session compares a hundred guesses in a few texts; three weights are known by then, where a
-//! share for each of a dozen bins is not.
+//! `1 / (1 + exp(-(a + b·√margin + c·√q + d·ln(1 + r))))`, whose weights are estimated as the text is written, by the
+//! extended Kalman filter: a Gaussian belief, an update with each compared guess, and a little doubt added each time,
+//! so that recent text weighs more. A session compares a hundred guesses in a few texts; four weights are known by
+//! then, where a share for each of a dozen bins is not.
 //!
 //! The chance that several guesses in a row hold is the product of theirs, because each is compared only where those
-//! before it were right.
+//! before it were right. They are not independent: where r guesses have held the text is easy to guess.
+
+use core::array::from_fn;
 
 /// Facts about a guess that are known when it is made.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -19,21 +21,33 @@ pub struct Clarity {
     pub margin: f64,
     /// The draft model's own probability of the guess, before S(·).
     pub probability: f64,
+    /// Number of guesses directly before it that are right, or would have to be.
+    pub run: usize,
 }
 
-const INPUTS: usize = 3;
+impl Clarity {
+    /// The same guess after `run` guesses that are right, or would have to be.
+    #[must_use]
+    pub fn after(self, run: usize) -> Self {
+        Self { run, ..self }
+    }
+}
+
+const INPUTS: usize = 4;
 type Vector = [f64; INPUTS];
 
 /// Weights expected before anything was compared: between those of the built-in pair at T = 0.7 and at T = 1.
-const PRIOR: Vector = [-1.7, 2.5, 1.0];
+const PRIOR: Vector = [-1.7, 2.5, 1.0, 0.2];
 /// Variances of the weights before anything was compared.
-const DOUBT: Vector = [1.0, 4.0, 4.0];
+const DOUBT: Vector = [1.0, 4.0, 4.0, 0.25];
 /// Variance that each compared guess adds to each weight. In the long run the last 500 guesses count.
 const DRIFT: f64 = 2e-5;
 /// Stands for what is not known: a guess as clear as the usual one.
-const UNKNOWN: Clarity = Clarity { margin: 0.95, probability: 0.1 };
+const UNKNOWN: Clarity = Clarity { margin: 0.95, probability: 0.1, run: 0 };
 /// The largest margin that makes a difference.
 const CLEAR: f64 = 12.0;
+/// The longest run that makes a difference.
+const LONG: usize = 8;
 
 /// Logistic regression of right guesses on their clarity.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -44,15 +58,18 @@ pub struct Calibration {
 
 impl Default for Calibration {
     fn default() -> Self {
-        Self { weights: PRIOR, covariance: [[DOUBT[0], 0.0, 0.0], [0.0, DOUBT[1], 0.0], [0.0, 0.0, DOUBT[2]]] }
+        Self {
+            weights: PRIOR,
+            covariance: from_fn(|row| from_fn(|column| if row == column { DOUBT[row] } else { 0.0 })),
+        }
     }
 }
 
 impl Calibration {
     /// A calibration that begins with weights measured for a draft: of the constant, √margin and √q.
     #[must_use]
-    pub fn beginning_with(weights: [f64; 3]) -> Self {
-        Self { weights, ..Self::default() }
+    pub fn beginning_with([constant, margin, probability]: [f64; 3]) -> Self {
+        Self { weights: [constant, margin, probability, PRIOR[3]], ..Self::default() }
     }
 
     /// Records a guess, with its clarity if that is known, and whether the target wrote the same token.
@@ -78,9 +95,9 @@ impl Calibration {
 
 /// Inputs of the regression; what is no number counts as clear.
 fn inputs(clarity: Option<Clarity>) -> Vector {
-    let Clarity { margin, probability } = clarity.unwrap_or(UNKNOWN);
+    let Clarity { margin, probability, run } = clarity.unwrap_or(UNKNOWN);
     let within = |value: f64, most: f64| if value.is_nan() { most } else { value.clamp(0.0, most) };
-    [1.0, within(margin, CLEAR).sqrt(), within(probability, 1.0).sqrt()]
+    [1.0, within(margin, CLEAR).sqrt(), within(probability, 1.0).sqrt(), (run.min(LONG) as f64).ln_1p()]
 }
 
 fn dot(a: Vector, b: Vector) -> f64 {
@@ -93,7 +110,7 @@ mod tests {
     use crate::tests::Randomness;
 
     fn clarity(margin: f64, probability: f64) -> Option<Clarity> {
-        Some(Clarity { margin, probability })
+        Some(Clarity { margin, probability, run: 0 })
     }
 
     #[test]
@@ -114,6 +131,29 @@ mod tests {
             assert!((chance - right).abs() < 0.1, "{chance} where {right} are right");
         }
         assert!((calibration.chance(None) - 0.7).abs() < 0.06, "{}", calibration.chance(None));
+    }
+
+    /// Some passages are easy to guess and others hard, so that a guess after three right ones is right more often. The
+    /// chance that four in a row hold is then more than the product of four usual chances.
+    #[test]
+    fn guesses_after_right_ones_are_right_more_often() {
+        let mut random = Randomness::edge(11);
+        let mut calibration = Calibration::default();
+        let (mut lines, mut held, mut predicted) = (0.0, 0.0, 0.0);
+        for line in 0..3000 {
+            let rate = if random.unit() < 0.5 { 0.3 } else { 0.9 };
+            let line_chance: f64 =
+                (0..4).map(|run| calibration.chance(clarity(1.0, 0.1).map(|c| c.after(run)))).product();
+            let right = (0..4).take_while(|_| random.unit() < rate).count();
+            for run in 0..4.min(right + 1) {
+                calibration.observe(clarity(1.0, 0.1).map(|c| c.after(run)), run < right);
+            }
+            if line >= 500 {
+                (lines, held, predicted) =
+                    (lines + 1.0, held + f64::from(u8::from(right == 4)), predicted + line_chance);
+            }
+        }
+        assert!((predicted / lines - held / lines).abs() < 0.03, "{} where {} hold", predicted / lines, held / lines);
     }
 
     /// A hundred guesses of a draft that is right at a rate of 0.25 + 0.7 q are enough to know it within 0.1.

@@ -59,7 +59,7 @@ mod tests {
     }
 
     fn clarity(margin: f64) -> Option<Clarity> {
-        Some(Clarity { margin, probability: 0.2 })
+        Some(Clarity { margin, probability: 0.2, run: 0 })
     }
 
     fn depth(row: f64, draft: f64) -> Depth {

@@ -29,7 +29,7 @@ impl LookupRates {
 }
 
 fn clarity(matched: usize) -> Option<Clarity> {
-    Some(Clarity { margin: matched.min(LONG) as f64 / CLEAR, probability: 0.0 })
+    Some(Clarity { margin: matched.min(LONG) as f64 / CLEAR, probability: 0.0, run: 0 })
 }
 
 #[cfg(test)]

@@ -301,8 +301,9 @@ impl Pair {
                     1 => right.take(count / 2).chain([self.models[0].vocab_size - 1]).collect(),
                     _ => vec![u32::MAX; count],
                 };
-                let clarity =
-                    |id: u32| id.is_multiple_of(2).then(|| Clarity { margin: f64::from(id % 7), probability: 0.3 });
+                let clarity = |id: u32| {
+                    id.is_multiple_of(2).then(|| Clarity { margin: f64::from(id % 7), probability: 0.3, run: 0 })
+                };
                 let drafts =
                     ids.into_iter().map(|id| OwnDraft { clarity: clarity(id), ..OwnDraft::from(id) }).collect();
                 self.cloud.handle_drafts(drafts);

@@ -35,6 +35,8 @@ async fn schemas_do_not_end_the_process() {
         r#"{"const":-9223372036854775808}"#.to_owned(),
         r#"{"const":-9223372036854775296}"#.to_owned(),
         r#"{"type":"integer","minimum":-9223372036854775808}"#.to_owned(),
+        r#"{"properties":{"default":{"type":"integer","minimum":-9223372036854775808,"maximum":-9223372036854775808}}}"#
+            .to_owned(),
         r##"{"$ref":"#"}"##.to_owned(),
         r##"{"$defs":{"a":{"allOf":[{"$ref":"#/$defs/a"}]}},"$ref":"#/$defs/a"}"##.to_owned(),
         r##"{"$defs":{"a":{"anyOf":[{"$ref":"#/$defs/b"}]},"b":{"$ref":"#/$defs/a"}},"$ref":"#/$defs/a"}"##.to_owned(),

@@ -113,7 +113,7 @@ async fn a_full_server_says_so_and_has_room_again() {
     let mut client = server.raw().await;
     client.send(hello(&info)).await;
     let text = client.expect_refusal(ErrorCode::ServerFull).await;
-    assert_eq!(text, "The server is full; try again in a minute.");
+    assert_eq!(text, "The server is full; try again in some seconds.");
     let refused = NativeEdge::greet(&edge.model, info, Transport::connect(&server.url).await.unwrap()).await;
     let Err(refused @ NativeEdgeError::Refused(_)) = refused else { panic!("there is a place") };
     assert_eq!(refused.to_string(), format!("the server refused the request (server-full): {text}"));

@@ -36,7 +36,7 @@ async fn a_prompts_tokens_have_the_probabilities_of_a_written_text() {
     let (usage, echoed) = (&whole["usage"], &whole["choices"][0]);
     assert_eq!((&usage["prompt_tokens"], &usage["completion_tokens"]), (&json!(text.len()), &json!(0)));
     assert_eq!(echoed["finish_reason"], "length");
-    assert_eq!(echoed["text"], format!("Once upon a time{}", written["text"].as_str().unwrap()));
+    assert_eq!(echoed["text"], format!("<|endoftext|>Once upon a time{}", written["text"].as_str().unwrap()));
     let written_tokens = list(&written, "tokens").len();
     for name in ["tokens", "token_logprobs", "top_logprobs", "text_offset"] {
         let (all, last) = (list(echoed, name), list(&written, name));
@@ -46,11 +46,7 @@ async fn a_prompts_tokens_have_the_probabilities_of_a_written_text() {
         }
     }
     assert_eq!([&list(echoed, "token_logprobs")[0], &list(echoed, "top_logprobs")[0]], [&Value::Null; 2]);
-    let characters: Vec<char> = echoed["text"].as_str().unwrap().chars().collect();
-    for (token, offset) in list(echoed, "tokens").iter().zip(list(echoed, "text_offset")) {
-        let (token, offset) = (token.as_str().unwrap(), offset.as_u64().unwrap() as usize);
-        assert_eq!(characters[offset..][..token.chars().count()].iter().collect::<String>(), token);
-    }
+    assert_in_place(echoed);
 
     // As evaluation harnesses ask: one token more.
     let more = json!({ "prompt": text, "max_tokens": 1, "logprobs": 1, "echo": true, "temperature": 0, "n": 2 });
@@ -61,7 +57,8 @@ async fn a_prompts_tokens_have_the_probabilities_of_a_written_text() {
         assert_eq!(list(choice, "token_logprobs")[1..text.len()], list(echoed, "token_logprobs")[1..]);
         let last = text.len();
         let offset = list(choice, "text_offset")[last].as_u64().unwrap() as usize;
-        assert_eq!(offset, characters.len(), "the text goes on after the prompt");
+        let length = echoed["text"].as_str().unwrap().chars().count();
+        assert_eq!(offset, length, "the text goes on after the prompt");
     }
     let plain = completion(&server, &json!({ "prompt": "Once upon a time", "max_tokens": 4, "seed": 1 })).await;
     let echo = json!({ "prompt": "Once upon a time", "max_tokens": 4, "seed": 1, "echo": true, "stream": true });
@@ -72,6 +69,43 @@ async fn a_prompts_tokens_have_the_probabilities_of_a_written_text() {
     assert_eq!(pieces, format!("Once upon a time{}", plain["choices"][0]["text"].as_str().unwrap()));
     let (status, refused) = post(&server, "/v1/completions", &json!({ "prompt": "a", "max_tokens": 0 })).await;
     assert_eq!((status, &refused["error"]["param"]), (400, &json!("max_tokens")), "{refused}");
+}
+
+/// OpenAI and vLLM return the prompt unchanged: clients cut it off by its length.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_prompt_comes_back_as_it_was_sent() {
+    let server = Server::start_as(Options::default()).await;
+    let end = "<|endoftext|>";
+    let prompt = format!("{end}Once é{end} upon");
+    for logprobs in [Value::Null, json!(1)] {
+        let body =
+            json!({ "prompt": [prompt, "Once"], "max_tokens": 3, "echo": true, "logprobs": logprobs, "seed": 1 });
+        let choices = completion(&server, &body).await["choices"].take();
+        for (choice, prompt) in choices.as_array().unwrap().iter().zip([prompt.as_str(), "Once"]) {
+            assert!(choice["text"].as_str().unwrap().starts_with(prompt), "{choice}");
+        }
+        if !logprobs.is_null() {
+            assert_in_place(&choices[0]);
+            assert!(list(&choices[0], "tokens").iter().filter(|token| **token == end).count() == 2, "{choices}");
+        }
+    }
+    // Ids are decoded, with the special tokens among them.
+    let ids = [vec![0], Edge::load().tokenizer.encode("Once upon").unwrap(), vec![0]].concat();
+    let body = json!({ "prompt": ids, "max_tokens": 0, "echo": true, "logprobs": 0 });
+    let choice = completion(&server, &body).await["choices"][0].take();
+    assert_eq!(choice["text"], format!("{end}Once upon{end}"), "{choice}");
+    assert_in_place(&choice);
+}
+
+/// Each token of an echo stands where its offset says.
+fn assert_in_place(choice: &Value) {
+    let characters: Vec<char> = choice["text"].as_str().unwrap().chars().collect();
+    for (token, offset) in list(choice, "tokens").iter().zip(list(choice, "text_offset")) {
+        let (token, offset) = (token.as_str().unwrap(), offset.as_u64().unwrap() as usize);
+        if !token.starts_with("bytes:") {
+            assert_eq!(characters[offset..][..token.chars().count()].iter().collect::<String>(), token, "{choice}");
+        }
+    }
 }
 
 /// Without a template a conversation has the plain form, which a completion can spell.

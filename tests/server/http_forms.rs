@@ -5,7 +5,10 @@ use outrider_tests::{
     server::{Options, Server},
 };
 use serde_json::{Value, json};
-use tokio::{io::AsyncWriteExt, net::TcpStream};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
 
 async fn raw(server: &Server, request: &str) -> http::Answer {
     let mut stream = TcpStream::connect(server.address()).await.unwrap();
@@ -45,4 +48,28 @@ async fn streams_are_not_stored() {
     let body = json!({ "prompt": "a", "max_tokens": 1, "stream": true }).to_string();
     let answer = http::post(server.address(), "/v1/completions", &[], &body).await;
     assert_eq!(answer.header("cache-control"), Some("no-store"));
+}
+
+/// The server stops while it streams.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_error_within_a_stream_has_the_requests_id() {
+    let texts = ("/v1/completions", "prompt", "max_tokens");
+    for (path, prompt, limit) in [texts, ("/v1/responses", "input", "max_output_tokens")] {
+        let server = Server::start_as(Options::default()).await;
+        let body = json!({ prompt: "Once upon a time", "stream": true, "temperature": 0, limit: 500 });
+        let mut client = TcpStream::connect(server.address()).await.unwrap();
+        let head = [("Content-Type", "application/json"), ("X-Request-Id", "one-2")];
+        client.write_all(&http::request("POST", path, &head, &body.to_string())).await.unwrap();
+        client.read_exact(&mut [0; 400]).await.unwrap();
+        server.close();
+        let mut rest = String::new();
+        client.read_to_string(&mut rest).await.unwrap();
+        let mut events = rest.lines().filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok());
+        let error = events.find_map(|event: Value| match event["type"] == "error" {
+            true => Some(event),
+            false => event.get("error").cloned(),
+        });
+        let error = error.unwrap_or_else(|| panic!("no error: {rest}"));
+        assert_eq!((&error["code"], &error["request_id"]), (&json!("shutting_down"), &json!("one-2")), "{error}");
+    }
 }

@@ -432,6 +432,7 @@ async fn what_cannot_be_done_is_refused_in_the_apis_shape() {
     for (method, path, status) in [
         ("POST", "/v1/embeddings", 404),
         ("GET", "/v1/nothing/at/all", 404),
+        ("GET", "/v1/models/%ff", 400),
         ("POST", "/v1/completions/", 404),
         ("GET", COMPLETIONS, 405),
         ("POST", "/v1/models", 405),

@@ -95,6 +95,11 @@ async fn a_key_has_its_rights_and_no_others() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_per_minute_are_limited_as_openai_says_it() {
     let (server, _) = with_key("requests-per-minute = 2").await;
+    for (path, status) in [("/v1/nope", 404), ("/v1/models", 405), ("/chat/completions", 404)] {
+        let key = format!("Bearer {SECRET}");
+        let wrong = http::post(server.address(), path, &[("Authorization", &*key)], "{}").await;
+        assert_eq!((wrong.status, json(&wrong)["error"]["type"].as_str()), (status, Some("invalid_request_error")));
+    }
     let first = complete(&server, 4).await;
     assert_eq!((first.status, first.header("x-ratelimit-limit-requests")), (200, Some("2")));
     assert_eq!(first.header("x-ratelimit-remaining-requests"), Some("1"));
@@ -110,7 +115,7 @@ async fn requests_per_minute_are_limited_as_openai_says_it() {
     assert_eq!(refused.header("x-ratelimit-remaining-requests"), Some("0"));
     let wait: u64 = refused.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=30).contains(&wait), "{wait}");
-    // Looking at models costs nothing.
+    // Looking at models costs nothing, nor does a wrong path.
     assert_eq!(get(&server, "/v1/models", SECRET).await.status, 200);
     session(&server).await.expect_refusal(ErrorCode::ServerFull).await;
 }

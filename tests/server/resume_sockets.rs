@@ -242,7 +242,7 @@ async fn a_session_without_a_connection_gives_way_and_one_with_does_not() {
     let mut refused = server.raw().await;
     refused.send(hello(&draft_info(&draft))).await;
     let text = refused.expect_refusal(ErrorCode::ServerFull).await;
-    assert_eq!(text, "The server is full; try again in a minute.");
+    assert_eq!(text, "The server is full; try again in some seconds.");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,6 +1,9 @@
 //! Texts whose logits a request changes: grammars, penalties, biases and min-p in OpenAI's API, over a real socket.
 
+use std::sync::Arc;
+
 use outrider_cloud::{
+    http::Served,
     pair::{PairPaths, target_info},
     target::engine::{Engine, GuessPolicy},
 };
@@ -8,11 +11,12 @@ use outrider_codec::{
     frame::SamplingParameters,
     scheme::{Code, Downlink, SchemeParameters},
 };
-use outrider_models::ChatSource;
+use outrider_models::{ChatSource, Model, Tokenizer};
 use outrider_speculation::session::edge::{Ahead, Mode, Settings, Speculation};
+use outrider_testing::padded::padded;
 use outrider_tests::{
     http,
-    server::{Edge, Options, Server, generate},
+    server::{Edge, MAX_DRAFT_TOKENS, Options, Server, generate, served},
 };
 use serde_json::{Value, json};
 
@@ -230,6 +234,99 @@ async fn several_prompts_are_answered_in_one_request() {
         }
     }
     assert_eq!((all["choices"].as_array().unwrap().len(), &all["usage"]["prompt_tokens"]), (6, &json!(tokens)));
+}
+
+/// A server whose template opens the reasoning, as DeepSeek-R1's does. Its target has one more token, the tag that ends
+/// the reasoning, and writes it wherever it may.
+fn thinking_server() -> (Server, Edge) {
+    let pair = PairPaths::default();
+    let (_, json) = pair.tokenizer_with_json().unwrap();
+    let mut json: Value = serde_json::from_slice(&json).unwrap();
+    let mut tag = json["added_tokens"][0].clone();
+    tag.as_object_mut()
+        .unwrap()
+        .extend(json!({ "id": 4096, "content": "</think>", "special": false }).as_object().unwrap().clone());
+    json["added_tokens"].as_array_mut().unwrap().push(tag);
+    let tokenizer = Tokenizer::from_bytes(json.to_string().as_bytes()).unwrap();
+    let longer = |file: &[u8], rows| {
+        let mut model = Model::from_gguf(&mut &*padded(file, rows)).unwrap();
+        model.cut_vocabulary(tokenizer.vocab_size()).unwrap();
+        model
+    };
+    let target = longer(&pair.target_gguf().unwrap(), 64);
+    let edge = Edge { model: longer(&pair.draft_file().unwrap(), 24), tokenizer };
+    let info = target_info(&target, &edge.tokenizer, MAX_DRAFT_TOKENS).unwrap();
+    let template = "{% if tools %}<tool_call>{% endif %}{{ messages[0].content }}<think>\n{# </think> #}";
+    let chat = ChatSource { template: Some(template.to_owned()), ..ChatSource::default() };
+    let options = Options { chat, ..Options::default() };
+    let engine = Engine::start(target, 8).unwrap();
+    let tokenizer = Arc::new(Tokenizer::from_bytes(json.to_string().as_bytes()).unwrap());
+    let served = Served { tokenizer, ..served("pair", engine.into(), info, &options) };
+    (Server::serve_models(served.into(), options), edge)
+}
+
+/// The form is that of the content, as in vLLM: before the tag the model is free.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_form_begins_after_the_reasoning() {
+    let (server, edge) = thinking_server();
+    let colors = json!({ "type": "object", "properties": { "color": { "enum": ["red", "blue"] } },
+        "required": ["color"], "additionalProperties": false });
+    let format = json!({ "type": "json_schema", "json_schema": { "name": "a", "schema": colors } });
+    let tools = json!([{ "type": "function", "function": { "name": "paint", "parameters": colors } }]);
+    let is_color = |text: &Value| {
+        let value: Value = serde_json::from_str(text.as_str().unwrap()).unwrap();
+        ["red", "blue"].contains(&value["color"].as_str().unwrap())
+    };
+    // With the bias the tag follows a sentence.
+    for (bias, reasons) in [(0, false), (-60, true)] {
+        let body = json!({ "messages": [{ "role": "user", "content": PROMPT }], "temperature": 1, "seed": 3,
+            "max_tokens": 200, "logit_bias": { "4096": bias } });
+        let json = choice(&server, CHAT, &with(body.clone(), &json!({ "response_format": format }))).await;
+        assert_eq!(json["finish_reason"], "stop", "{json}");
+        assert!(is_color(&json["message"]["content"]), "{json}");
+        assert_eq!(json["message"]["reasoning_content"].is_string(), reasons, "{json}");
+        let forced = json!({ "tools": tools, "tool_choice": "required" });
+        let call = choice(&server, CHAT, &with(body.clone(), &forced)).await;
+        assert_eq!(call["finish_reason"], "tool_calls", "{call}");
+        assert!(is_color(&call["message"]["tool_calls"][0]["function"]["arguments"]), "{call}");
+        // Reasoning that is not separated is content, which has the form.
+        let whole = json!({ "response_format": format, "reasoning_format": "none" });
+        let whole = choice(&server, CHAT, &with(body, &whole)).await;
+        assert!(is_color(&whole["message"]["content"]), "{whole}");
+    }
+    let text = json!({ "format": { "type": "json_schema", "name": "a", "schema": colors } });
+    let body = json!({ "input": PROMPT, "text": text, "max_output_tokens": 200 }).to_string();
+    let answer = http::post(server.address(), "/v1/responses", &[], &body).await;
+    let response: Value = serde_json::from_str(&answer.body).unwrap();
+    let message = response["output"].as_array().unwrap().last().unwrap();
+    assert!(message["type"] == "message" && is_color(&message["content"][0]["text"]), "{response}");
+    let options = json!({ "response_format": format, "logit_bias": { "4096": -60 } });
+    let sampling = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
+    let settings = Settings { mode: Mode::CloudOnly, sampling, seed: 3, max_new_tokens: 200 };
+    let mut session = edge.connect(&server.url).await;
+    for (prompt, reasons) in [("<think>\n", true), ("", false)] {
+        session.set_shaping(Some(options.to_string()), 0);
+        let (ids, _) = generate(&mut session, edge.prompt(&format!("{PROMPT}{prompt}")), &settings).await;
+        let text = edge.tokenizer.decode(&ids);
+        let (reasoning, answer) = text.split_once("</think>").unwrap_or(("", &text));
+        assert!(is_color(&json!(answer)) && reasoning.is_empty() != reasons, "{text}");
+    }
+}
+
+/// Only a seed makes the texts of equal prompts the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn equal_prompts_differ_without_a_seed() {
+    let server = server(&Edge::load(), false, Options::default());
+    let mut body = json!({ "prompt": [PROMPT, PROMPT], "max_tokens": 24, "temperature": 1 });
+    for has_seed in [false, true] {
+        if has_seed {
+            body["seed"] = json!(5);
+        }
+        let answer = http::post(server.address(), COMPLETIONS, &[], &body.to_string()).await;
+        let answer: Value = serde_json::from_str(&answer.body).unwrap();
+        let [first, second] = [0, 1].map(|index| answer["choices"][index]["text"].as_str().unwrap());
+        assert_eq!(first == second, has_seed, "{first} {second}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

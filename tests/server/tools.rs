@@ -385,6 +385,10 @@ async fn a_response_has_items_and_its_conversation_goes_on() {
                 tool: dry\nassistant:";
     assert!(scripted.prompt().ends_with(seen), "{}", scripted.prompt());
 
+    let refused = json!({ "role": "assistant", "content": [{ "type": "refusal", "refusal": "Not I." }] });
+    ask(&json!({ "input": [refused, { "role": "user", "content": "Why?" }], "temperature": 0 })).await;
+    assert!(scripted.prompt().ends_with("assistant: Not I.\nuser: Why?\nassistant:"), "{}", scripted.prompt());
+
     for (body, param) in [
         (json!({}), "input"),
         (json!({ "input": [{ "type": "image" }] }), "input"),

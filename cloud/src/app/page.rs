@@ -11,12 +11,14 @@ use axum::{
     Router,
     body::Body,
     extract::Request,
-    http::{HeaderValue, StatusCode, header},
+    http::{HeaderValue, Method, StatusCode, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::get,
 };
 use tower_http::services::ServeDir;
+
+use crate::openai;
 
 /// Cache-Control of files that never change: one year, the most that RFC 2616 recommended.
 const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
@@ -42,6 +44,10 @@ pub(super) fn routes<S: Clone + Send + Sync + 'static>(folder: PathBuf) -> Route
 /// Adds to the responses of [`ServeDir`] how long they may be cached, and support for If-Range. Without the latter a
 /// download might join bytes of two versions.
 async fn answer(request: Request, next: Next) -> Response {
+    // Only the API takes other methods; a client may have left out its /v1.
+    if !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
+        return openai::unknown(request.method().clone(), request.uri().clone()).await.into_response();
+    }
     if has_long_name(request.uri().path()) {
         return no_such_page().await;
     }

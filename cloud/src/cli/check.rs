@@ -132,7 +132,7 @@ impl Check {
             None => self.pair.draft_file()?.len() as u64,
         };
         let end = End::new(pair::name(path, "outrider-draft"), &draft, weights);
-        draft.cut_vocabulary(tokenizer.vocab_size())?;
+        self.pair.fit_draft(&mut draft, &tokenizer)?;
         // The check of sessions.
         pair::draft_info(&draft, &tokenizer)?;
         let tokens = self.text(&draft, &tokenizer)?;

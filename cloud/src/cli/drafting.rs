@@ -123,7 +123,8 @@ pub(super) fn number_arg(number: &'static NumberInfo) -> Arg {
     let arg = Arg::new(number.name)
         .long(flag(number.name))
         .value_name(if number.symbol.is_empty() { unit } else { number.symbol })
-        .value_parser(|text: &str| within(number, text));
+        .value_parser(|text: &str| within(number, text))
+        .allow_negative_numbers(true);
     let arg = if number.unset.is_empty() { arg.default_value(number.default.to_string()) } else { arg };
     if number.details.is_empty() {
         arg.help(help)

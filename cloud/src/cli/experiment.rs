@@ -108,7 +108,7 @@ impl ExperimentArgs {
     }
 
     pub(super) fn is_built_in(&self) -> bool {
-        self.pair.draft.is_none() && self.pair.target.is_none()
+        self.pair.is_built_in()
     }
 
     /// Reads the user's prompts and encodes them for a pair.

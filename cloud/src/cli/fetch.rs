@@ -15,6 +15,9 @@ pub(super) struct Fetch {
 
 impl Fetch {
     pub(super) async fn run(self) -> Result<(), CommandError> {
+        if self.pair.is_built_in() {
+            return Err("there is nothing to fetch: name a model with --model, --target or --draft".into());
+        }
         for mut pair in self.pair.each()? {
             pair.fetch().await?;
             for path in [&pair.target, &pair.draft].into_iter().flatten() {

@@ -64,7 +64,8 @@ pub struct Generate {
     #[arg(long, value_name = "JSON", requires = "chat", value_parser = chat::variables)]
     chat_template_kwargs: Option<TemplateVariables>,
     /// URL of the server to draft for; ?model=NAME at its end selects one of several models
-    #[arg(long, value_name = "URL", default_value = "ws://127.0.0.1:8787/session", conflicts_with = "local")]
+    #[arg(long, value_name = "URL", default_value = "ws://127.0.0.1:8787/session", conflicts_with = "local",
+        value_parser = session_url)]
     server: String,
     /// Bearer token, if the server requires one
     #[arg(long, env = "OUTRIDER_TOKEN", hide_env_values = true, conflicts_with = "local")]
@@ -265,6 +266,20 @@ impl Generate {
     }
 }
 
+/// Reads the address of a server: that of its sessions, or that of its page.
+fn session_url(text: &str) -> Result<String, String> {
+    let (scheme, rest) = text.split_once("://").unwrap_or(("ws", text));
+    let scheme = match scheme {
+        "ws" | "http" => "ws",
+        "wss" | "https" => "wss",
+        _ => return Err(format!("{scheme} is not among the schemes ws, wss, http and https")),
+    };
+    let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
+    let place = place.trim_end_matches('/');
+    let path = if place.contains('/') { "" } else { "/session" };
+    Ok(format!("{scheme}://{place}{path}{}", query.map(|query| format!("?{query}")).unwrap_or_default()))
+}
+
 /// Reads files of passages. Each is named by its path.
 fn passages(files: &[PathBuf], tokenizer: &Tokenizer) -> Result<Passages, CommandError> {
     let mut passages = Passages::default();
@@ -394,4 +409,20 @@ fn departures(speculation: &Speculation, report: &Report) -> Vec<(&'static str, 
         lines.push(("speed-up, as estimated", speedup));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_found_by_the_address_of_its_page() {
+        let url = |text| session_url(text).unwrap();
+        for text in ["127.0.0.1:9100", "http://127.0.0.1:9100", "ws://127.0.0.1:9100/", "ws://127.0.0.1:9100/session"] {
+            assert_eq!(url(text), "ws://127.0.0.1:9100/session");
+        }
+        assert_eq!(url("https://a.example/?model=b"), "wss://a.example/session?model=b");
+        assert_eq!(url("wss://a.example/proxy/session"), "wss://a.example/proxy/session");
+        assert!(session_url("ftp://a").is_err());
+    }
 }

@@ -51,7 +51,12 @@ impl Drop for Log {
 /// Starts the log, which RUST_LOG filters; without that variable, it has events of `level` and above.
 pub(super) fn init(format: LogFormat, level: LevelFilter) -> Log {
     *SETTING.lock().unwrap_or_else(PoisonError::into_inner) = level;
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level.to_string()));
+    let (filter, wrong) = match log_filter::of_environment() {
+        Some(Ok(filter)) => (Some(filter), None),
+        Some(Err(error)) => (None, Some(error)),
+        None => (None, None),
+    };
+    let filter = filter.unwrap_or_else(|| EnvFilter::new(level.to_string()));
     let (writer, guard) = log_writer::start();
     let log = tracing_subscriber::fmt::layer()
         .with_ansi(stderr().is_terminal())
@@ -68,6 +73,9 @@ pub(super) fn init(format: LogFormat, level: LevelFilter) -> Log {
         // At the top level, the session's fields would collide with those of an event.
         LogFormat::Json => registry.with(log.json().flatten_event(true).with_span_list(true)).init(),
     }
+    if let Some(error) = wrong {
+        tracing::warn!("RUST_LOG is ignored: {error}");
+    }
     // At their level TRACE, libraries write whole frames to the log: prompts, and the secrets of tickets.
     ::log::set_max_level(::log::LevelFilter::Debug);
     Log {
@@ -81,7 +89,7 @@ pub(super) fn init(format: LogFormat, level: LevelFilter) -> Log {
 /// false if it has not, or if RUST_LOG filters the log instead.
 pub(super) fn set_level(level: LevelFilter) -> Result<bool, CommandError> {
     let mut setting = SETTING.lock().unwrap_or_else(PoisonError::into_inner);
-    if *setting == level || EnvFilter::try_from_default_env().is_ok() {
+    if *setting == level || matches!(log_filter::of_environment(), Some(Ok(_))) {
         return Ok(false);
     }
     log_filter::set(&level.to_string())?;

@@ -83,14 +83,15 @@ pub struct TrainGate {
 impl TrainGate {
     pub(super) async fn run(mut self) -> Result<(), CommandError> {
         // Checked before minutes of work.
-        let PairPaths { draft, target, model, .. } = &self.pair;
-        let is_built_in = draft.is_none() && target.is_none() && model.is_empty();
-        let built_in = is_built_in.then(|| PathBuf::from(BUILT_IN_HEADS));
+        let built_in = self.pair.is_built_in().then(|| PathBuf::from(BUILT_IN_HEADS));
         let out =
             self.out.clone().or(built_in).ok_or("--out is missing: the file to write the heads of this pair to")?;
         let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if !folder.is_dir() {
             return Err(format!("{} cannot be written: there is no folder {}", out.display(), folder.display()).into());
+        }
+        if out.is_dir() {
+            return Err(format!("{} cannot be written: it is a folder", out.display()).into());
         }
         let prompts = self.prompts.as_deref().map(read_prompts).transpose()?;
         self.pair.fetch().await?;

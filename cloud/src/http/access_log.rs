@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Instant};
 
 use axum::{
     extract::{MatchedPath, Request, State},
-    http::{HeaderMap, HeaderName, HeaderValue},
+    http::{HeaderMap, HeaderValue},
     middleware::Next,
     response::Response,
 };
@@ -16,8 +16,6 @@ use tracing::{Instrument, field};
 use super::{admission::client_address, request_id, state::Shared};
 use crate::log_limits::client_event;
 
-/// Header of a request's id, in requests and responses.
-static HEADER: HeaderName = HeaderName::from_static("x-request-id");
 /// Longest id that is taken from a client, in characters.
 const LONGEST_ID: usize = 64;
 /// Characters of a path that the log shows.
@@ -41,7 +39,7 @@ pub(crate) async fn observe(State(shared): State<Arc<Shared>>, request: Request,
         shared.state.models.first().engine.metrics().answered(&route, status);
         client_event!(INFO, address, "request", %address, %method, path, status, ms);
         if let Ok(id) = HeaderValue::from_str(&id) {
-            response.headers_mut().insert(HEADER.clone(), id);
+            response.headers_mut().insert(request_id::HEADER.clone(), id);
         }
         response
     };
@@ -50,7 +48,7 @@ pub(crate) async fn observe(State(shared): State<Arc<Shared>>, request: Request,
 
 /// Id that the client gave, if it is short and has nothing but letters, digits, `-`, `_` and `.`.
 fn of_client(headers: &HeaderMap) -> Option<Arc<str>> {
-    let id = headers.get(&HEADER)?.to_str().ok()?;
+    let id = headers.get(&request_id::HEADER)?.to_str().ok()?;
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     ((1..=LONGEST_ID).contains(&id.len()) && id.bytes().all(is_plain)).then(|| id.into())
 }

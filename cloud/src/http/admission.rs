@@ -50,8 +50,9 @@ pub(crate) async fn demand_token(State(shared): State<Arc<Shared>>, mut request:
         Ok(None) => next.run(request).await,
         Ok(Some(key)) => {
             tracing::Span::current().record("key", key.name());
-            let checked = quota::check(&key, request.method(), request.uri().path());
-            let generates = request.method() == Method::POST;
+            let path = request.uri().path();
+            let generates = request.method() == Method::POST && quota::TEXTS.contains(&path);
+            let checked = quota::check(&key, generates, path);
             request.extensions_mut().insert(Arc::clone(&key));
             let mut response = match checked {
                 Ok(()) => next.run(request).await,

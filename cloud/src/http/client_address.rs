@@ -4,7 +4,7 @@
 //! `X-Forwarded-For`, and a client can send any list of its own. Therefore the list is read from its end, and only past
 //! addresses of trusted proxies.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use axum::http::{HeaderMap, HeaderName};
 use ipnet::IpNet;
@@ -34,13 +34,17 @@ impl Proxies {
             if !self.include(client) {
                 break;
             }
-            match address.trim().parse::<IpAddr>() {
-                Ok(address) => client = address.to_canonical(),
-                Err(_) => break,
-            }
+            let Some(address) = read(address.trim()) else { break };
+            client = address.to_canonical();
         }
         client
     }
+}
+
+/// Address in a list; some proxies add the port.
+fn read(text: &str) -> Option<IpAddr> {
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    bare.parse().or_else(|_| text.parse::<SocketAddr>().map(|address| address.ip())).ok()
 }
 
 #[cfg(test)]
@@ -63,6 +67,9 @@ mod tests {
         assert_eq!(client("::ffff:10.1.2.3", &["::ffff:198.51.100.7"]), "198.51.100.7");
         assert_eq!(client("10.1.2.3", &["1.1.1.1, 198.51.100.7, 10.9.9.9"]), "198.51.100.7");
         assert_eq!(client("10.1.2.3", &["1.1.1.1", "198.51.100.7"]), "198.51.100.7");
+        assert_eq!(client("10.1.2.3", &["1.1.1.1:80, 198.51.100.7:5678, 10.9.9.9:1"]), "198.51.100.7");
+        assert_eq!(client("10.1.2.3", &["[2001:db8::7]:80"]), "2001:db8::7");
+        assert_eq!(client("10.1.2.3", &["[2001:db8::7]"]), "2001:db8::7");
         assert_eq!(client("10.1.2.3", &["nonsense"]), "10.1.2.3");
         assert_eq!(client("::1", &["2001:db8::7"]), "2001:db8::7");
     }

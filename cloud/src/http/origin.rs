@@ -6,8 +6,10 @@
 
 use std::{str::FromStr, time::Duration};
 
-use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use tower_http::cors::{AllowHeaders, AllowOrigin, Any, CorsLayer};
+
+use super::{quota, request_id};
 
 /// Time for which a browser may cache the answer to a preflight request; Chromium caches it no longer.
 const ASKED_AGAIN: Duration = Duration::from_secs(7200);
@@ -104,7 +106,10 @@ impl Origins {
         };
         let methods = [Method::GET, Method::POST];
         // Headers that a page needs to cache a download and to resume it.
-        let shown = [header::ETAG, header::CONTENT_ENCODING, header::CONTENT_RANGE];
+        let files = [header::ETAG, header::CONTENT_ENCODING, header::CONTENT_RANGE];
+        // Headers that clients of the API read.
+        let api = [request_id::HEADER.clone(), header::RETRY_AFTER];
+        let shown: Vec<HeaderName> = files.into_iter().chain(api).chain(quota::headers()).collect();
         CorsLayer::new()
             .allow_origin(origins)
             .allow_methods(methods)

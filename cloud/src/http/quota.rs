@@ -3,16 +3,19 @@
 use std::time::Duration;
 
 use axum::{
-    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode},
     response::Response,
 };
 
 use super::error::ApiError;
 use crate::keys::{Exceeded, Key, Rate, Right};
 
-/// Refuses a request that the key has no right to, or for which its limits leave no room. Requests with a body, which
-/// generate, count towards the limits.
-pub(super) fn check(key: &Key, method: &Method, path: &str) -> Result<(), ApiError> {
+/// Paths that write texts.
+pub(super) const TEXTS: [&str; 3] = ["/v1/completions", "/v1/chat/completions", "/v1/responses"];
+
+/// Refuses a request that the key has no right to, or for which its limits leave no room. Requests for texts count
+/// towards the limits.
+pub(super) fn check(key: &Key, generates: bool, path: &str) -> Result<(), ApiError> {
     let rights = match path {
         "/metrics" => &[Right::Metrics][..],
         "/v1/info" | "/v1/usage" => &[Right::Api, Right::Session, Right::Metrics],
@@ -22,7 +25,7 @@ pub(super) fn check(key: &Key, method: &Method, path: &str) -> Result<(), ApiErr
         let text = format!("This key has no right {:?}; the server's operator can add it.", rights[0].name());
         return Err(ApiError::new(StatusCode::FORBIDDEN, "permission_error", text).code("missing_right"));
     }
-    if method == Method::POST { Ok(key.admit_request()?) } else { Ok(()) }
+    if generates { Ok(key.admit_request()?) } else { Ok(()) }
 }
 
 /// Adds OpenAI's headers about the limits of the key.
@@ -48,6 +51,11 @@ static TOKENS: Names = [
     HeaderName::from_static("x-ratelimit-remaining-tokens"),
     HeaderName::from_static("x-ratelimit-reset-tokens"),
 ];
+
+/// Names of the headers that [`report`] adds.
+pub(super) fn headers() -> impl Iterator<Item = HeaderName> {
+    REQUESTS.iter().chain(&TOKENS).cloned()
+}
 
 fn insert(headers: &mut HeaderMap, [limit, remaining, reset]: &Names, rate: Rate) {
     headers.insert(limit.clone(), rate.limit.into());

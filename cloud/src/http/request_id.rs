@@ -2,6 +2,11 @@
 
 use std::sync::Arc;
 
+use axum::http::HeaderName;
+
+/// Header of requests and responses with the id.
+pub(super) static HEADER: HeaderName = HeaderName::from_static("x-request-id");
+
 tokio::task_local! {
     /// Id of the request, while its route runs.
     pub(super) static SCOPE: Arc<str>;

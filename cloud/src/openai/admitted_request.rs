@@ -12,6 +12,7 @@ use serde_json::Value;
 use tokio::time;
 
 use super::{
+    echo::Echo,
     fields::{Fields, check_size},
     request::{Chat, Common, Completion, PromptInput},
     response_request,
@@ -59,6 +60,8 @@ pub(super) struct Prompt {
     pub(super) served: Arc<Served>,
     /// Token ids of each prompt, at least one.
     pub(super) prompts: Vec<Vec<u32>>,
+    /// Beginning of the texts of each prompt; empty without `echo`.
+    pub(super) echoes: Vec<Echo>,
     pub(super) common: Common,
     /// Reader of tool calls in the generated text, if there are tools.
     pub(super) calls: Option<CallReader>,
@@ -74,12 +77,19 @@ impl AdmittedRequest {
         self.read(shared, |fields, served, context| {
             let Completion { prompts, common } = Completion::read(fields, &served.sampling)?;
             let prompts = prompts.into_iter().map(|prompt| match prompt {
-                PromptInput::Tokens(tokens) => known(served, tokens),
-                PromptInput::Text(text) => encode(served, context, &text),
+                PromptInput::Tokens(tokens) => Ok((known(served, tokens)?, Echo::default())),
+                PromptInput::Text(text) => {
+                    let (tokens, added) = encode(served, context, &text)?;
+                    Ok((tokens, Echo { text: Some(text), added }))
+                }
             });
-            let prompts = prompts.collect::<Result<_, ApiError>>()?;
-            let grammar = grammar(served, common.form.as_ref())?;
-            Ok(Prompt { served: Arc::clone(served), prompts, common, calls: None, reasoning: None, grammar })
+            let (prompts, mut echoes): (Vec<_>, Vec<_>) =
+                prompts.collect::<Result<Vec<_>, ApiError>>()?.into_iter().unzip();
+            if !common.echo {
+                echoes.clear();
+            }
+            let grammar = grammar(served, common.form.as_ref(), false)?;
+            Ok(Prompt { served: Arc::clone(served), prompts, echoes, common, calls: None, reasoning: None, grammar })
         })
         .await
     }
@@ -134,10 +144,11 @@ fn chat_prompt(fields: Fields, served: &Arc<Served>, context: usize) -> Result<P
             ApiError::invalid(sentence(&error)).param(param)
         },
     )?;
-    let grammar = grammar(served, call.as_ref().or(common.form.as_ref()))?;
-    let reasoning = separates_reasoning.then(|| served.template.reasoning_reader(&served.tokenizer, &tokens));
-    let (prompts, reasoning) = (vec![tokens], reasoning.flatten());
-    Ok(Prompt { served: Arc::clone(served), prompts, common, calls, reasoning, grammar })
+    let reasoning = separates_reasoning.then(|| served.template.reasoning_reader(&served.tokenizer, &tokens)).flatten();
+    let after_reasoning = reasoning.as_ref().is_some_and(ReasoningReader::is_open);
+    let grammar = grammar(served, call.as_ref().or(common.form.as_ref()), after_reasoning)?;
+    let (prompts, echoes) = (vec![tokens], Vec::new());
+    Ok(Prompt { served: Arc::clone(served), prompts, echoes, common, calls, reasoning, grammar })
 }
 
 /// Refuses a text of more bytes than `context` tokens can have.
@@ -166,17 +177,18 @@ fn known(served: &Served, tokens: Vec<u32>) -> Result<Vec<u32>, ApiError> {
     }
 }
 
-/// Encodes a prompt, with the token that begins a text.
-fn encode(served: &Served, context: usize, text: &str) -> Result<Vec<u32>, ApiError> {
+/// Encodes a prompt, with the tokens that begin a text, and counts those of them that it does not spell out.
+fn encode(served: &Served, context: usize, text: &str) -> Result<(Vec<u32>, usize), ApiError> {
     fit(served, context, text.len()).map_err(|error| error.param("prompt"))?;
     let ids = || -> Result<_, EncodeError> {
         let beginning = served.tokenizer.encode_prompt(served.bos_token_id, "")?;
         let ids = served.tokenizer.encode(text)?;
         // A conversation written by hand may spell the first token out.
-        Ok(if ids.starts_with(&beginning) { ids } else { [beginning, ids].concat() })
+        let added = if ids.starts_with(&beginning) { 0 } else { beginning.len() };
+        Ok(([&beginning[..added], &ids].concat(), added))
     };
-    let ids = ids().map_err(|error| ApiError::invalid(format!("The prompt cannot be encoded: {error}.")))?;
-    if ids.is_empty() { Err(ApiError::invalid("The prompt is empty.").param("prompt")) } else { Ok(ids) }
+    let encoded = ids().map_err(|error| ApiError::invalid(format!("The prompt cannot be encoded: {error}.")))?;
+    if encoded.0.is_empty() { Err(ApiError::invalid("The prompt is empty.").param("prompt")) } else { Ok(encoded) }
 }
 
 /// Current time, in seconds since 1970.

@@ -256,6 +256,8 @@ mod tests {
             { "role": "user", "content": [{ "type": "text", "text": "a" }, { "type": "text", "text": "b" }] },
             { "role": "user", "name": "Ada", "content": "c" },
             { "role": "assistant", "content": "c", "refusal": null, "tool_calls": [], "function_call": null },
+            { "role": "assistant", "content": [{ "type": "text", "text": "a" },
+                { "type": "refusal", "refusal": "b" }] },
             { "role": "assistant", "content": null, "tool_calls": [call("{\"b\": 1, \"a\": 2}"), call("")] },
             { "role": "tool", "tool_call_id": "1", "name": "weather", "content": [{ "type": "text", "text": "d" }] },
         ] }));
@@ -267,6 +269,7 @@ mod tests {
             r#"{"role":"user","content":"ab"}"#,
             r#"{"role":"user","content":"c","name":"Ada"}"#,
             r#"{"role":"assistant","content":"c"}"#,
+            r#"{"role":"assistant","content":"ab"}"#,
             &format!(
                 r#"{{"role":"assistant","content":null,"tool_calls":[{},{}]}}"#,
                 call(r#"{"b":1,"a":2}"#),
@@ -286,6 +289,8 @@ mod tests {
             json!([{ "role": "user" }]),
             json!([{ "role": "user", "content": 1 }]),
             json!([{ "role": "user", "content": [{ "type": "image_url", "image_url": {} }] }]),
+            json!([{ "role": "user", "content": [{ "type": "refusal", "refusal": "a" }] }]),
+            json!([{ "role": "user", "content": [{ "type": "text", "text": 5 }] }]),
             json!([{ "role": "user", "content": "a", "weight": 1 }]),
             json!([{ "role": "user", "content": "a", "tool_call_id": "1" }]),
             json!([{ "role": "user", "content": "a", "tool_calls": [self::call("{}")] }]),
@@ -301,7 +306,9 @@ mod tests {
             with_calls(json!([{ "id": 1, "type": "function", "function": { "name": "f", "arguments": "" } }])),
         ] {
             let error = parse(json!({ "messages": messages })).unwrap_err();
-            assert!(error["message"].as_str().unwrap().ends_with('.') && error["param"].is_string(), "{error}");
+            let message = error["message"].as_str().unwrap();
+            assert!(message.ends_with('.') && error["param"].is_string(), "{error}");
+            assert!(!message.contains("not text"), "{error}");
         }
     }
 

@@ -126,7 +126,9 @@ fn texts(content: Option<Value>) -> Option<Value> {
 
 /// A part of a message's content as a chat has it; `None` if it is no text.
 fn part(part: Value) -> Option<Value> {
-    let kind = part.get("type").and_then(Value::as_str)?;
-    let is_text = matches!(kind, "input_text" | "output_text" | "text");
-    is_text.then(|| json!({ "type": "text", "text": part["text"] }))
+    match part.get("type").and_then(Value::as_str)? {
+        "input_text" | "output_text" | "text" => Some(json!({ "type": "text", "text": part["text"] })),
+        "refusal" => Some(part),
+        _ => None,
+    }
 }

@@ -19,7 +19,7 @@ use super::{
     delta::Delta,
     token_stream::TokenStream,
 };
-use crate::http::ApiError;
+use crate::http::{ApiError, within_request};
 
 /// Responds with one object or with server-sent events.
 ///
@@ -54,16 +54,16 @@ pub(super) async fn respond(
                     deltas = None;
                 }
                 Err(error) => {
-                    let error = error.body()["error"].take();
-                    waiting.push_back(
-                        writer.event("error", json!({ "code": error["code"], "message": error["message"] })),
-                    );
+                    let mut error = error.body()["error"].take();
+                    let fields = ["code", "message", "param", "request_id"];
+                    let fields = fields.map(|name| (name.to_owned(), error[name].take()));
+                    waiting.push_back(writer.event("error", Value::from_iter(fields)));
                     deltas = None;
                 }
             }
         }
     });
-    Ok(([(CACHE_CONTROL, "no-store")], Sse::new(events).keep_alive(heartbeat())).into_response())
+    Ok(([(CACHE_CONTROL, "no-store")], Sse::new(within_request(events)).keep_alive(heartbeat())).into_response())
 }
 
 /// Kind of an item that consists of text.

@@ -51,8 +51,36 @@ fn make(served: &Served, options: &ShapingOptions) -> Result<Arc<dyn Shaping>, A
     fields.finish()?;
     check(&penalties, &served.target)?;
     let call = (!forced.is_empty()).then(|| Form::call(forced.clone(), &served.template.call_reader(&forced)));
-    let grammar = grammar(served, call.as_ref().or(form.as_ref()))?;
-    Ok(Arc::new(AnswerShaping::new(penalties, options.temperature, options.prompt, grammar)))
+    let form = call.or(form);
+    let shaping = |after_reasoning| -> Result<AnswerShaping, ApiError> {
+        let grammar = grammar(served, form.as_ref(), after_reasoning)?;
+        Ok(AnswerShaping::new(penalties.clone(), options.temperature, options.prompt, grammar))
+    };
+    let at_once = shaping(false)?;
+    if form.is_none() || served.template.reasoning_reader(&served.tokenizer, &[]).is_none() {
+        return Ok(Arc::new(at_once));
+    }
+    let after_reasoning = shaping(true)?;
+    Ok(Arc::new(FormShaping { served: served.clone(), prompt: options.prompt, at_once, after_reasoning }))
+}
+
+/// Change of a session's logits by a form, whose place the prompt determines: the session has it when it writes.
+#[derive(Debug)]
+struct FormShaping {
+    served: Served,
+    /// Number of tokens of the prompt.
+    prompt: usize,
+    at_once: AnswerShaping,
+    after_reasoning: AnswerShaping,
+}
+
+impl Shaping for FormShaping {
+    fn shape(&self, text: &[u32], logits: &mut [f32]) -> Result<bool, String> {
+        let prompt = text.get(..self.prompt).unwrap_or(text);
+        let reader = self.served.template.reasoning_reader(&self.served.tokenizer, prompt);
+        let is_open = reader.is_some_and(|reader| reader.is_open());
+        if is_open { &self.after_reasoning } else { &self.at_once }.shape(text, logits)
+    }
 }
 
 /// Refuses biases of tokens that the target does not have.
@@ -64,11 +92,16 @@ pub(super) fn check(penalties: &Penalties, TargetInfo { vocab_size, .. }: &Targe
     Ok(())
 }
 
-/// Compiles the form of an answer.
-pub(super) fn grammar(served: &Served, form: Option<&Form>) -> Result<Option<Grammar>, ApiError> {
+/// Compiles the form of an answer, which begins within reasoning if `after_reasoning` is true.
+pub(super) fn grammar(
+    served: &Served,
+    form: Option<&Form>,
+    after_reasoning: bool,
+) -> Result<Option<Grammar>, ApiError> {
     let Some(form) = form else { return Ok(None) };
     let TargetInfo { vocab_size, eos_ids, .. } = &served.target;
-    served.grammars.compile(form, &served.tokenizer, *vocab_size, eos_ids).map(Some).map_err(|error| {
+    let compiled = served.grammars.compile(form, after_reasoning, &served.tokenizer, *vocab_size, eos_ids);
+    compiled.map(Some).map_err(|error| {
         let param = if matches!(form, Form::Json(_)) { "response_format" } else { "tools" };
         ApiError::invalid(format!("The answer cannot have this form: {error}.")).param(param)
     })

@@ -34,7 +34,7 @@ use tracing::Instrument;
 use super::{
     admitted_request::AdmittedRequest,
     delta::{Delta, TokenLogprob, TokenText, no_probabilities},
-    echo,
+    echo::Echo,
     seat::{Alone, Seat, SeatSession},
 };
 use crate::{
@@ -74,8 +74,8 @@ pub(super) struct GenerationParams {
     pub(super) grammar: Option<Grammar>,
     /// Drafting of all choices; `None` if the target writes them alone.
     pub(super) drafting: Option<(Arc<ApiDrafting>, Mode)>,
-    /// True if each choice begins with its prompt.
-    pub(super) echo: bool,
+    /// Beginning of the choices of each prompt; empty without `echo`.
+    pub(super) echoes: Vec<Echo>,
 }
 
 impl GenerationParams {
@@ -264,9 +264,9 @@ impl Lane {
                 ids: Vec::new(),
                 certain: 0,
             };
-            if self.params.echo {
+            if let Some(echo) = self.params.echoes.get((choice / self.params.per_prompt) as usize) {
                 let count = self.params.log_probabilities;
-                let delta = echo::delta(session.slot(), &self.tokenizer, &request, choice, count).await;
+                let delta = echo.delta(session.slot(), &self.tokenizer, &request, choice, count).await;
                 let is_whole = delta.as_ref().is_ok_and(|delta| delta.finish.is_some());
                 text.length = delta.as_ref().map_or(0, Delta::characters);
                 if !self.send(delta).await {

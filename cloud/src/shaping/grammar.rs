@@ -9,11 +9,11 @@ use std::{
 
 use llguidance::{
     Matcher, ParserFactory,
-    api::{GrammarWithLexer, ParserLimits, TopLevelGrammar},
+    api::{ParserLimits, TopLevelGrammar},
     toktrie::{ApproximateTokEnv, TokEnv, TokRxInfo, TokTrie},
 };
-use outrider_models::{CallReader, Tokenizer, Tool};
-use serde_json::{Value, json};
+use outrider_models::{CallReader, ReasoningReader, Tokenizer, Tool};
+use serde_json::{Map, Value, json};
 
 /// White space between the parts of JSON: a space, or a line break with indentation. A small model may otherwise write
 /// nothing else until its limit.
@@ -52,77 +52,78 @@ impl Form {
         Self::Call { tools, is_tagged: calls.is_tagged() }
     }
 
-    /// Refuses schemas that cannot be kept to, or are too large.
-    fn check(&self) -> Result<(), String> {
-        let mut parts = 0;
-        match self {
-            Self::Json(schema) => check(schema, &mut parts),
-            Self::Call { tools, .. } => {
-                let mut schemas = tools.iter().filter_map(|tool| tool.get("function")?.get("parameters"));
-                schemas.try_for_each(|schema| check(schema, &mut parts))
+    /// Grammar of this form, or of reasoning that a prompt has opened, its end, and then this form.
+    ///
+    /// # Errors
+    /// If the schema cannot be kept to, or is too large.
+    fn grammar(&self, after_reasoning: bool) -> Result<TopLevelGrammar, String> {
+        let (mut schema, is_tagged) = match self {
+            Self::Json(schema) => {
+                let mut schema = schema.clone();
+                check(&mut schema, Place::Schema, None, &mut 0)?;
+                (schema, false)
             }
-        }
-    }
-
-    fn grammar(&self) -> TopLevelGrammar {
-        let guided = |mut schema: Value| {
-            let options = json!({ "whitespace_pattern": WHITE_SPACE });
-            match &mut schema {
-                Value::Object(map) if !map.contains_key("x-guidance") => {
-                    map.insert("x-guidance".to_owned(), options);
-                    schema
-                }
-                Value::Object(_) => schema,
-                // `true` is any JSON.
-                other => json!({ "allOf": [other], "x-guidance": options }),
-            }
+            Self::Call { tools, is_tagged } => (schema_of_calls(tools, *is_tagged)?, *is_tagged),
         };
-        match self {
-            Self::Json(schema) => TopLevelGrammar::from_json_schema(guided(schema.clone())),
-            Self::Call { tools, is_tagged } => {
-                let arguments = if *is_tagged { "arguments" } else { "parameters" };
-                let calls = tools.iter().filter_map(|tool| {
-                    let function = tool.get("function")?;
-                    let parameters = function.get("parameters").filter(|schema| schema.is_object());
-                    Some(json!({
-                        "type": "object",
-                        "properties": {
-                            "name": { "const": function["name"] },
-                            arguments: parameters.cloned().unwrap_or_else(|| json!({ "type": "object" })),
-                        },
-                        "required": ["name", arguments],
-                        "additionalProperties": false,
-                    }))
-                });
-                let schema = guided(json!({ "anyOf": calls.collect::<Vec<_>>() }));
-                if *is_tagged {
-                    let lark = format!("start: \"<tool_call>\\n\" call \"\\n</tool_call>\"\ncall: %json {schema}\n");
-                    TopLevelGrammar::from_grammar(GrammarWithLexer::from_lark(lark))
-                } else {
-                    TopLevelGrammar::from_json_schema(schema)
-                }
-            }
+        let options = json!({ "whitespace_pattern": WHITE_SPACE });
+        match &mut schema {
+            Value::Object(map) => drop(map.entry("x-guidance").or_insert(options)),
+            // `true` is any JSON.
+            other => schema = json!({ "allOf": [other], "x-guidance": options }),
         }
+        let answer = if is_tagged { r#""<tool_call>\n" json "\n</tool_call>""# } else { "json" };
+        let end = ReasoningReader::END;
+        let start = match (after_reasoning, is_tagged) {
+            (false, false) => return Ok(TopLevelGrammar::from_json_schema(schema)),
+            (false, true) => format!("start: {answer}\n"),
+            (true, _) => format!("start: reasoning /\\n{{1,2}}/? {answer}\nreasoning[suffix={end:?}]: /(?s:.*)/\n"),
+        };
+        Ok(TopLevelGrammar::from_lark(format!("{start}json: %json {schema}\n")))
     }
 }
 
+/// Schema of a call of one of these tools, with the parameters of each in `$defs`.
+fn schema_of_calls(tools: &[Tool], is_tagged: bool) -> Result<Value, String> {
+    let arguments = if is_tagged { "arguments" } else { "parameters" };
+    let (mut calls, mut definitions, mut parts) = (Vec::new(), Map::new(), 0);
+    for (index, function) in tools.iter().filter_map(|tool| tool.get("function")).enumerate() {
+        let place = format!("#/$defs/{index}");
+        calls.push(json!({
+            "type": "object",
+            "properties": {
+                "name": { "const": function["name"] },
+                arguments: { "type": "object", "$ref": place },
+            },
+            "required": ["name", arguments],
+            "additionalProperties": false,
+        }));
+        let parameters = function.get("parameters").filter(|schema| schema.is_object());
+        let mut parameters = parameters.cloned().unwrap_or_else(|| json!({}));
+        check(&mut parameters, Place::Schema, Some(&place), &mut parts)?;
+        definitions.insert(index.to_string(), parameters);
+    }
+    Ok(json!({ "anyOf": calls, "$defs": definitions }))
+}
+
 impl Grammars {
-    /// Compiles a form for answers of a model with `vocab_size` rows.
+    /// Compiles a form for answers of a model with `vocab_size` rows, which begin within reasoning if `after_reasoning`
+    /// is true.
     ///
     /// # Errors
     /// The reason why an answer cannot have this form, for the client.
     pub(crate) fn compile(
         &self,
         form: &Form,
+        after_reasoning: bool,
         tokenizer: &Tokenizer,
         vocab_size: u32,
         eos_ids: &[u32],
     ) -> Result<Grammar, String> {
-        form.check()?;
+        let grammar = form.grammar(after_reasoning)?;
         let factory = self.0.get_or_init(|| factory(tokenizer, vocab_size, eos_ids)).as_ref();
         let factory = factory.ok_or("the model has no token that ends a text")?;
         let compile = || {
-            let mut matcher = Matcher::new(factory.create_parser(form.grammar()));
+            let mut matcher = Matcher::new(factory.create_parser(grammar));
             match matcher.get_error() {
                 Some(error) => Err(reason(&error)),
                 None => match matcher.compute_mask() {
@@ -212,21 +213,50 @@ fn factory(tokenizer: &Tokenizer, vocab_size: u32, eos_ids: &[u32]) -> Option<Pa
     Some(factory)
 }
 
-/// Refuses numbers that are not exact and schemas of too many parts; `parts` counts them.
-fn check(schema: &Value, parts: &mut usize) -> Result<(), String> {
-    *parts += usize::from(schema.is_object() || schema.is_array());
+/// Meaning of a value within a schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// A schema, or a list of them.
+    Schema,
+    /// Schemas by their names.
+    Names,
+    /// A value that JSON may have, or a part of one.
+    Literal,
+}
+
+/// Refuses numbers that are not exact and schemas of too many parts; `parts` counts them. Removes what explains values,
+/// which may have any numbers and is not part of the grammar: nothing is compiled that was not checked. References
+/// within the schema become those to its place `base` in another one, if given.
+fn check(value: &mut Value, place: Place, mut base: Option<&str>, parts: &mut usize) -> Result<(), String> {
+    *parts += usize::from(value.is_object() || value.is_array());
     if *parts > MOST_PARTS {
         return Err(format!("its schema has more than {MOST_PARTS} parts"));
     }
-    match schema {
+    match value {
         Value::Number(number) if number.as_f64().is_none_or(|number| number.abs() >= LARGEST) => {
             Err(format!("numbers in schemas must be between −2⁵³ and 2⁵³, and {number} is not"))
         }
-        Value::Array(values) => values.iter().try_for_each(|value| check(value, parts)),
+        Value::Array(values) => values.iter_mut().try_for_each(|value| check(value, place, base, parts)),
         Value::Object(fields) => {
-            // What explains a value is not part of the grammar.
-            let mut grammar = fields.iter().filter(|(name, _)| !matches!(name.as_str(), "default" | "examples"));
-            grammar.try_for_each(|(_, value)| check(value, parts))
+            if place == Place::Schema {
+                fields.retain(|name, _| !matches!(name.as_str(), "default" | "examples"));
+                // References are within the nearest schema that has an address.
+                base = base.filter(|_| !fields.get("$id").is_some_and(Value::is_string));
+                if let (Some(base), Some(Value::String(reference))) = (base, fields.get_mut("$ref"))
+                    && (reference == "#" || reference.starts_with("#/"))
+                {
+                    reference.replace_range(..1, base);
+                }
+            }
+            fields.iter_mut().try_for_each(|(name, value)| {
+                let place = match (place, name.as_str()) {
+                    (Place::Schema, "const" | "enum") | (Place::Literal, _) => Place::Literal,
+                    (Place::Schema, "properties" | "patternProperties" | "$defs" | "definitions") => Place::Names,
+                    (Place::Schema, "dependentSchemas" | "dependencies") => Place::Names,
+                    (Place::Schema | Place::Names, _) => Place::Schema,
+                };
+                check(value, place, base, parts)
+            })
         }
         _ => Ok(()),
     }
@@ -241,3 +271,6 @@ fn reason(text: &str) -> String {
         None => first,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -102,6 +102,9 @@ pub enum MessageError {
     /// A part of the content is not text. Holds the part's type.
     #[error("a message can hold text only, not {0}")]
     Part(String),
+    /// The text of a part is missing or not a string. Holds the part's type.
+    #[error("a part of the type {0:?} must have its text in {0:?}")]
+    PartText(String),
     /// The `tool_calls` are not a list of objects.
     #[error("tool_calls must be a list of objects")]
     Calls,
@@ -154,12 +157,11 @@ impl TryFrom<Map<String, Value>> for Message {
     type Error = MessageError;
 
     fn try_from(mut fields: Map<String, Value>) -> Result<Self, MessageError> {
-        if !fields.get("role").is_some_and(Value::is_string) {
-            return Err(MessageError::Role);
-        }
+        let role = fields.get("role").and_then(Value::as_str).ok_or(MessageError::Role)?;
+        let may_refuse = role == "assistant";
         match fields.get_mut("content") {
             None | Some(Value::Null | Value::String(_)) => {}
-            Some(content) => *content = Value::String(joined(content)?),
+            Some(content) => *content = Value::String(joined(content, may_refuse)?),
         }
         match fields.get_mut("tool_calls") {
             None | Some(Value::Null) => {}
@@ -181,12 +183,14 @@ impl From<Message> for Map<String, Value> {
     }
 }
 
-/// Concatenated text of parts `{"type": "text", "text"}`.
-fn joined(content: &Value) -> Result<String, MessageError> {
+/// Concatenated text of parts `{"type": "text", "text"}`, and of refusals, which an assistant may give.
+fn joined(content: &Value, may_refuse: bool) -> Result<String, MessageError> {
     let Value::Array(parts) = content else { return Err(MessageError::Content) };
-    let text = |part: &Value| match (part["type"].as_str(), part["text"].as_str()) {
-        (Some("text"), Some(text)) => Ok(text.to_owned()),
-        (kind, _) => Err(MessageError::Part(kind.unwrap_or("that").to_owned())),
+    let text = |part: &Value| match part["type"].as_str().unwrap_or("that") {
+        kind if kind == "text" || kind == "refusal" && may_refuse => {
+            part[kind].as_str().map(ToOwned::to_owned).ok_or_else(|| MessageError::PartText(kind.to_owned()))
+        }
+        kind => Err(MessageError::Part(kind.to_owned())),
     };
     parts.iter().map(text).collect()
 }
@@ -299,6 +303,18 @@ mod tests {
             (
                 json!({ "role": "user", "content": [{ "type": "image_url" }] }),
                 MessageError::Part("image_url".to_owned()),
+            ),
+            (
+                json!({ "role": "user", "content": [{ "type": "refusal", "refusal": "a" }] }),
+                MessageError::Part("refusal".to_owned()),
+            ),
+            (
+                json!({ "role": "user", "content": [{ "type": "text", "text": 5 }] }),
+                MessageError::PartText("text".to_owned()),
+            ),
+            (
+                json!({ "role": "assistant", "content": [{ "type": "refusal" }] }),
+                MessageError::PartText("refusal".to_owned()),
             ),
             (json!({ "role": "assistant", "tool_calls": {} }), MessageError::Calls),
             (json!({ "role": "assistant", "tool_calls": ["f"] }), MessageError::Calls),

@@ -27,11 +27,20 @@ enum State {
 }
 
 impl ReasoningReader {
+    /// Tag that ends the reasoning.
+    pub const END: &str = CLOSE;
+
     /// Creates a reader of the text after a prompt, of which `tail` is the end: some templates open the reasoning
     /// themselves.
     pub(super) fn after(tail: &str) -> Self {
         let opens = tail.trim_end().ends_with(OPEN);
         Self { state: if opens { State::Opened } else { State::Start }, held: String::new() }
+    }
+
+    /// Returns true if the text is within the reasoning: before any text, if the prompt has opened it.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        matches!(self.state, State::Opened | State::Reasoning)
     }
 
     /// Adds text and returns the reasoning and the answer that have become certain.

@@ -87,11 +87,11 @@ pub struct TopTwo {
 }
 
 impl TopTwo {
-    /// The clarity of the choice.
+    /// The clarity of the choice after a token that was not guessed.
     pub(crate) fn clarity(&self, distribution: &Distribution<'_>) -> Clarity {
         let logit = distribution.logits()[self.first as usize];
         let probability = distribution.unscaled().log_probability(logit).exp();
-        Clarity { margin: self.margin, probability }
+        Clarity { margin: self.margin, probability, run: 0 }
     }
 
     /// The two likeliest tokens, with the logarithm of the quotient of their probabilities before S(·).

@@ -79,6 +79,8 @@ pub(super) struct Guessing {
     /// Time at which tokens came that proved guesses wrong, until others are sent.
     corrected: Option<Duration>,
     calibration: Calibration,
+    /// Number of guesses that were right, directly before the text's end.
+    run: usize,
     /// Guesses that need no draft model; `None` under a fixed plan.
     recall: Option<Recall>,
     /// Guesses that were looked up since the last frame.
@@ -143,6 +145,7 @@ impl Guessing {
             frames: FramesUnheard::none(),
             corrected: None,
             calibration: std::mem::take(&mut lessons.calibration),
+            run: 0,
             found: 0,
             recall: (ahead.fixed.is_none() && !ahead.drafts_only).then(|| Recall::new(lessons)),
             has_begun: false,
@@ -163,9 +166,9 @@ impl Guessing {
     /// The line of guesses after the text, and for each the chance that it and all before it are right.
     pub(super) fn line(&self) -> (Vec<u32>, Vec<f64>) {
         let mut chance = 1.0;
-        let line = self.candidates.line().map(|(id, source)| {
+        let line = (self.run..).zip(self.candidates.line()).map(|(run, (id, source))| {
             chance *= match source {
-                Source::Drafted(clarity) => self.calibration.chance(clarity),
+                Source::Drafted(clarity) => self.calibration.chance(clarity.map(|clarity| clarity.after(run))),
                 Source::Found { matched } => self.recall.as_ref().map_or(0.0, |recall| recall.rate(matched)),
             };
             (id, chance)
@@ -199,8 +202,7 @@ impl Guessing {
     /// The connection is another: what was under way may be lost.
     pub(super) fn resumed(&mut self) {
         self.candidates.resumed();
-        self.frames = FramesUnheard::default();
-        self.corrected = None;
+        (self.frames, self.corrected) = (FramesUnheard::default(), None);
     }
 
     /// True if there is something to draft.
@@ -420,8 +422,7 @@ impl Guessing {
         books: &mut Books<'_>,
     ) -> Result<Committed, EdgeError> {
         self.has_begun = true;
-        let mut committed = Vec::with_capacity(tokens.ids.len());
-        let mut evidence = Vec::new();
+        let (mut committed, mut evidence) = (Vec::with_capacity(tokens.ids.len()), Vec::new());
         let (before, mut is_right) = (books.text.len(), true);
         for (index, &id) in tokens.ids.iter().enumerate() {
             let judged = index < tokens.accepted.into() && !tokens.own;
@@ -436,8 +437,9 @@ impl Guessing {
             }
             is_right &= right == Some(0);
             if let Some((guess, Source::Drafted(clarity))) = first {
-                self.calibration.observe(clarity, guess == id);
+                self.calibration.observe(clarity.map(|clarity| clarity.after(self.run)), guess == id);
             }
+            self.run = if first.is_some_and(|(guess, _)| guess == id) { self.run + 1 } else { 0 };
             // What was looked up says nothing of the draft model.
             if !matches!(first, Some((_, Source::Found { .. }))) {
                 self.controller.observe(Observation::Compared { candidates, right });
