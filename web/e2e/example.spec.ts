@@ -37,6 +37,19 @@ test('a plain page drafts with the package', async ({ page }) => {
   // By default drafts are made ahead of the server.
   expect(await page.locator('#text [data-origin]').count()).toBeGreaterThan(0);
   expect(await page.locator('#text').locator('[data-origin="resampled"], [data-origin="bonus"]').count()).toBe(0);
+  // A text takes the place of the one that is being written, and the same seed writes the same.
+  const written = (await page.locator('#text').textContent()) ?? '';
+  await page.locator('button').evaluate(async (button: HTMLButtonElement) => {
+    button.click();
+    const text = document.querySelector('#text')!;
+    await new Promise<void>((resolve) =>
+      new MutationObserver(() => text.firstChild && resolve()).observe(text, { childList: true }),
+    );
+    button.click();
+  });
+  await expect(page.locator('#text')).toHaveText(written, { useInnerText: false });
+  await page.waitForTimeout(500);
+  expect(await page.locator('#text').textContent()).toBe(written);
 });
 
 test('README’s lines run as they are', async ({ page }) => {
@@ -82,6 +95,36 @@ test('a chat element answers, by keyboard and without a broken rule of accessibi
   expect(await log.locator('p').last().textContent()).toBe(`Assistant: ${String(answered?.content)}`);
   expect(await violations(page)).toEqual([]);
   await expect(input).toBeFocused();
+
+  // A reader who has scrolled up stays there while an answer grows, and Escape ends it from the log, too.
+  const tops = log.evaluate(
+    (log) =>
+      new Promise<number[]>((resolve) => {
+        const tops: number[] = [];
+        log.style.maxHeight = '3rem';
+        const observer = new MutationObserver(() => {
+          if (log.scrollHeight < 2 * log.clientHeight || !log.lastElementChild?.textContent?.startsWith('Assistant: '))
+            return;
+          if (tops.push(log.scrollTop) === 1) log.scrollTop = 0;
+          if (tops.length < 4) return;
+          observer.disconnect();
+          log.focus();
+          log.dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape', bubbles: true, composed: true }));
+          resolve(tops);
+        });
+        observer.observe(log, { childList: true, subtree: true });
+      }),
+  );
+  await input.fill('And then?');
+  await input.press('Enter');
+  expect((await tops).slice(1)).toEqual([0, 0, 0]);
+  await expect(send).toBeVisible();
+  expect(String((await messages()).at(-1)?.content).length).toBeLessThan(400);
+  await chat.evaluate((chat) => {
+    const element = chat as HTMLElementTagNameMap['outrider-chat'];
+    element.messages = element.messages.slice(0, 2);
+    element.title = 'mm';
+  });
 
   // Options that are refused are an error, and the text comes back.
   await chat.evaluate((chat) => Object.assign(chat, { generateOptions: { temperature: -1 } }));

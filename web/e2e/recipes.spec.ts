@@ -169,6 +169,10 @@ const shows: Record<string, (page: Page) => Promise<void>> = {
       await expect(send).toBeEnabled();
     }
     await expect(page.locator('footer')).toHaveText('');
+    // An error is not masked.
+    await page.getByLabel('Message').fill('long '.repeat(2000));
+    await send.click();
+    await expect(page.locator('footer')).toHaveText(/ 512 tokens|at most \d+ fit/);
   },
   'where-no-draft-model-can-run': async (page) => {
     await expect(page.locator('#text')).toHaveText(text);

@@ -1,9 +1,10 @@
 'use client';
 
-import { useEffect, useState } from 'react';
+import { useEffect, useRef, useState } from 'react';
 import type { FormEvent } from 'react';
 import { useChat } from '@ai-sdk/react';
 import { DirectChatTransport, ToolLoopAgent } from 'ai';
+import type { UIMessage } from 'ai';
 import { createOutrider } from 'outrider/ai-sdk';
 import type { OutriderMetadata } from 'outrider/ai-sdk';
 
@@ -12,11 +13,25 @@ const outrider = createOutrider({ server: process.env.NEXT_PUBLIC_OUTRIDER_SERVE
 const transport = new DirectChatTransport({
   agent: new ToolLoopAgent({ model: outrider(), maxOutputTokens: 200 }),
   messageMetadata: ({ part }) => (part.type === 'finish-step' ? part.providerMetadata?.outrider : undefined),
+  // Without it errors are masked, as for a transport over a network.
+  onError: (error) => (error as Error).message,
 });
 
+const textOf = ({ parts }: UIMessage) => parts.map((part) => (part.type === 'text' ? part.text : '')).join('');
+
 export function Chat() {
-  const { messages, sendMessage, status, stop, error } = useChat({ transport });
+  const { messages, setMessages, sendMessage, status, stop, error } = useChat({
+    transport,
+    onFinish: ({ message, messages, isError }) => {
+      if (textOf(message) && !isError) return;
+      // A message without an answer is no part of the conversation. It can be changed and sent again.
+      const asked = messages.findLastIndex(({ role }) => role === 'user');
+      setMessages(messages.slice(0, asked));
+      setSaid((typed) => typed || textOf(messages[asked]));
+    },
+  });
   const [said, setSaid] = useState('');
+  const input = useRef<HTMLInputElement>(null);
   const isWriting = status === 'submitted' || status === 'streaming';
   const costs = messages.at(-1)?.metadata as OutriderMetadata | undefined;
 
@@ -29,19 +44,32 @@ export function Chat() {
     setSaid('');
   }
 
+  function end() {
+    void stop();
+    // The button is about to be disabled.
+    input.current?.focus();
+  }
+
   return (
     <>
       <section role="log" aria-busy={isWriting}>
-        {messages.map(({ id, role, parts }) => (
-          <p key={id} data-role={role}>
-            {parts.map((part) => (part.type === 'text' ? part.text : ''))}
+        {messages.map((message) => (
+          <p key={message.id} data-role={message.role} dir="auto">
+            {textOf(message)}
           </p>
         ))}
       </section>
       <form onSubmit={send}>
-        <input aria-label="Message" required value={said} onChange={({ target }) => setSaid(target.value)} />
+        <input
+          aria-label="Message"
+          dir="auto"
+          required
+          ref={input}
+          value={said}
+          onChange={({ target }) => setSaid(target.value)}
+        />
         <button disabled={isWriting}>Send</button>
-        <button type="button" disabled={!isWriting} onClick={() => void stop()}>
+        <button type="button" disabled={!isWriting} onClick={end}>
           Stop
         </button>
       </form>

@@ -1,4 +1,4 @@
-import { useState } from 'react';
+import { useRef, useState } from 'react';
 import type { FormEvent } from 'react';
 import type { Message } from 'outrider';
 import { useOutrider } from 'outrider/react';
@@ -9,15 +9,24 @@ export function Chat() {
   const { isReady, isWriting, text, summary, error, generate, stop } = useOutrider({ server });
   const [messages, setMessages] = useState<Message[]>([]);
   const [said, setSaid] = useState('');
+  const input = useRef<HTMLInputElement>(null);
 
-  function send(event: FormEvent) {
+  async function send(event: FormEvent) {
     event.preventDefault();
-    // The last answer becomes a part of the conversation.
-    const answered: Message[] = text === '' ? messages : [...messages, { role: 'assistant', content: text }];
-    const conversation: Message[] = [...answered, { role: 'user', content: said }];
+    const conversation: Message[] = [...messages, { role: 'user', content: said }];
     setMessages(conversation);
     setSaid('');
-    void generate(conversation, { maxNewTokens: 200 });
+    const answer = await generate(conversation, { maxNewTokens: 200 });
+    if (answer?.text) return setMessages([...conversation, { role: 'assistant', content: answer.text }]);
+    // A message without an answer is no part of the conversation. It can be changed and sent again.
+    setMessages(messages);
+    setSaid((typed) => typed || said);
+  }
+
+  function end() {
+    stop();
+    // The button is about to be disabled.
+    input.current?.focus();
   }
 
   return (
@@ -25,16 +34,27 @@ export function Chat() {
       <h1>Outrider with React</h1>
       <section role="log" aria-busy={isWriting}>
         {messages.map(({ role, content }, index) => (
-          <p key={index} data-role={role}>
+          <p key={index} data-role={role} dir="auto">
             {String(content)}
           </p>
         ))}
-        {messages.length > 0 && <p data-role="assistant">{text}</p>}
+        {isWriting && (
+          <p data-role="assistant" dir="auto">
+            {text}
+          </p>
+        )}
       </section>
       <form onSubmit={send}>
-        <input aria-label="Message" required value={said} onChange={({ target }) => setSaid(target.value)} />
-        <button disabled={!isReady || isWriting}>Send</button>
-        <button type="button" disabled={!isWriting} onClick={stop}>
+        <input
+          aria-label="Message"
+          dir="auto"
+          required
+          ref={input}
+          value={said}
+          onChange={({ target }) => setSaid(target.value)}
+        />
+        <button disabled={isWriting}>Send</button>
+        <button type="button" disabled={!isWriting} onClick={end}>
           Stop
         </button>
       </form>

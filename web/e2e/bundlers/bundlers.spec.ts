@@ -73,7 +73,10 @@ for (const [name, variable, options] of isFull ? examples : []) {
     const folder = await tarball.installExample(name);
     await writeFile(path.join(folder, '.env'), `${variable}=${server.url}\n`);
     const command = (script: string) => (port: number) => `npm run ${script} -- ${options} --port ${port}`;
-    await develop(folder, command('dev'), (url) => converse(page, url));
+    await develop(folder, command('dev'), async (url) => {
+      await converse(page, url);
+      await recover(page, url);
+    });
     await run('npm run build', folder);
     await develop(folder, command('start'), async (url) => {
       await converse(page, url);
@@ -100,6 +103,38 @@ async function converse(page: Page, url: string): Promise<void> {
   await expect(send).toBeEnabled();
   await expect(page.getByRole('alert').filter({ hasText: /./ })).toHaveCount(0);
   expect((await engine).headers()['content-type']).toBe('application/wasm');
+}
+
+/** Sends what an example cannot answer, which comes back into the input, and stops an answer. */
+async function recover(page: Page, url: string): Promise<void> {
+  await page.setViewportSize({ width: 390, height: 844 });
+  await page.goto(url);
+  const [send, stop] = ['Send', 'Stop'].map((name) => page.getByRole('button', { name, exact: true }));
+  const [input, said] = [page.getByLabel('Message'), page.locator('[role="log"] [data-role]')];
+  const tooLong = 'long '.repeat(2000);
+  await input.fill(tooLong);
+  await send!.click();
+  await expect(page.getByRole('alert').filter({ hasText: / 512 tokens|at most \d+ fit/ })).toBeVisible({
+    timeout: 30_000,
+  });
+  await expect(input).toHaveValue(tooLong);
+  await expect(said).toHaveCount(0);
+  await input.fill(`שלום ${'x'.repeat(60)}`);
+  await send!.click();
+  await expect(said).toHaveCount(2);
+  await expect(said.last()).toHaveText(/[a-z]{3}/);
+  await expect(page.getByRole('alert').filter({ hasText: /./ })).toHaveCount(0);
+  expect(await said.first().evaluate((bubble) => getComputedStyle(bubble).direction)).toBe('rtl');
+  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(390);
+  await expect(send!).toBeEnabled({ timeout: 30_000 });
+  await input.fill('And then?');
+  await send!.click();
+  await stop!.evaluate((stop: HTMLButtonElement) => {
+    stop.focus();
+    stop.click();
+  });
+  await expect(send!).toBeEnabled();
+  await expect(input).toBeFocused();
 }
 
 test('a bundle that is no module is told where the engine is, or says that it has to be', async ({ page }) => {

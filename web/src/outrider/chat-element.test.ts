@@ -93,7 +93,8 @@ test('Stop and Escape end a message while the element loads, and give its text b
   const { chat, part, input } = element();
   const ways = [
     () => part('stop').click(),
-    () => part('form').dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape' })),
+    () => part('form').dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape', bubbles: true, composed: true })),
+    () => part('log').dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape', bubbles: true, composed: true })),
   ];
   for (const stop of ways) {
     input.value = '';
@@ -106,6 +107,61 @@ test('Stop and Escape end a message while the element loads, and give its text b
     expect(part('error').textContent).toBe('');
   }
   expect(loads).toHaveLength(1);
+});
+
+test('an answer without text does not stay, stopped or not', async () => {
+  await import('./chat-element.js');
+  const { chat, part, input, instance } = await loaded();
+  const heard: string[] = [];
+  for (const type of ['message', 'error']) chat.addEventListener(type, () => heard.push(type));
+  for (const [stops, alert] of [
+    [true, ''],
+    [false, 'The model has written nothing.'],
+  ] as const) {
+    input.value = '';
+    const sent = chat.send('Hello');
+    await settled();
+    if (stops) chat.stop();
+    instance.end('');
+    await sent;
+    expect([chat.messages, input.value, part('log').children.length]).toEqual([[], 'Hello', 0]);
+    expect(part('error').textContent).toBe(alert);
+  }
+  expect(heard).toEqual([]);
+  const sent = chat.send('Hello');
+  await settled();
+  instance.end('Hi');
+  await sent;
+  expect(instance.prompts.at(-1)).toEqual([hello]);
+});
+
+test('the log follows an answer only while its reader is at the end', async () => {
+  await import('./chat-element.js');
+  const { chat, part, instance } = await loaded();
+  const log = part('log');
+  Object.defineProperties(log, { scrollHeight: { value: 500 }, clientHeight: { value: 100 } });
+  const sent = chat.send('Hello');
+  await settled();
+  expect(log.scrollTop).toBe(500);
+  log.scrollTop = 50;
+  instance.write('Good');
+  await settled();
+  expect(log.scrollTop).toBe(50);
+  log.scrollTop = 399;
+  instance.write(' day');
+  await settled();
+  expect(log.scrollTop).toBe(500);
+  instance.end('Good day');
+  await sent;
+});
+
+test('a message has the direction of its own text', async () => {
+  await import('./chat-element.js');
+  const { chat, part } = element();
+  chat.messages = [{ role: 'user', content: 'שלום' }];
+  const shown = part('log').lastElementChild;
+  // The author, which has another direction, decides nothing.
+  expect([shown?.getAttribute('dir'), shown?.querySelector('span')?.getAttribute('dir')]).toEqual(['auto', 'ltr']);
 });
 
 test('another server answers the next message, and the one of before closes when its answer has ended', async () => {

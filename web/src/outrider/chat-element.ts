@@ -3,7 +3,7 @@
  * @module chat-element
  */
 
-import { Outrider, unlessAborted } from './index.js';
+import { abortion, Outrider, unlessAborted } from './index.js';
 import type { GenerateOptions, LoadOptions, Message } from './index.js';
 
 const style = `
@@ -29,7 +29,8 @@ const Base = globalThis.HTMLElement ?? (class {} as typeof HTMLElement);
 
 /**
  * A chat with the server's model, drafted in the page. Enter sends, Shift and Enter begins a line, Escape stops the
- * answer. Its parts are `log`, `message`, `user`, `assistant`, `author`, `error`, `form`, `input`, `send` and `stop`.
+ * answer. A message without an answer comes back into the input. Its parts are `log`, `message`, `user`, `assistant`,
+ * `author`, `error`, `form`, `input`, `send` and `stop`.
  *
  * | attribute | meaning |
  * |---|---|
@@ -58,7 +59,7 @@ export class OutriderChat extends Base {
   #writing: AbortController | null = null;
   readonly #log = create('div', 'log', { role: 'log', tabindex: '0', 'aria-label': unnamed });
   readonly #error = create('p', 'error', { role: 'alert' });
-  readonly #input = create('textarea', 'input', { rows: '2', enterkeyhint: 'send' });
+  readonly #input = create('textarea', 'input', { rows: '2', enterkeyhint: 'send', dir: 'auto' });
   readonly #send = create('button', 'send', { type: 'submit' }, 'Send');
   readonly #stop = create('button', 'stop', { type: 'button' }, 'Stop');
 
@@ -126,18 +127,19 @@ export class OutriderChat extends Base {
   }
 
   async #answer(text: string): Promise<void> {
-    const writing = new AbortController();
-    const { signal } = writing;
-    const stop = (): void => writing.abort();
-    const given = this.generateOptions?.signal;
-    if (given?.aborted) stop();
-    given?.addEventListener('abort', stop);
+    const { controller: writing, signal, forget } = abortion(this.generateOptions ?? {});
     this.#setWriting(writing);
     this.#error.textContent = '';
     const message: Message = { role: 'user', content: text };
     const messages = this.#messages;
     const asked = this.#show(message);
     const answered = this.#show({ role: 'assistant', content: '' });
+    const takeBack = (): void => {
+      asked.remove();
+      answered.remove();
+      // The text is not lost.
+      this.#input.value ||= text;
+    };
     try {
       const outrider = await unlessAborted(this.#load(), signal);
       const system = this.getAttribute('system');
@@ -145,24 +147,28 @@ export class OutriderChat extends Base {
       const maxNewTokens = outrider.ranges.maxNewTokens.max;
       const generation = outrider.generate(prompt, { maxNewTokens, ...this.generateOptions, signal });
       for await (const token of generation) {
+        const follows = this.#isAtEnd;
         answered.append(token.text);
-        this.#log.scrollTop = this.#log.scrollHeight;
+        if (follows) this.#scrollToEnd();
       }
-      const answer: Message = { role: 'assistant', content: (await generation.summary).text };
+      const { text: content } = await generation.summary;
       // The page may have replaced the conversation.
       if (this.#messages !== messages) return;
+      if (content === '') {
+        takeBack();
+        if (!signal.aborted) this.#error.textContent = 'The model has written nothing.';
+        return;
+      }
+      const answer: Message = { role: 'assistant', content };
       this.#messages.push(message, answer);
       for (const detail of [message, answer]) this.dispatchEvent(new CustomEvent('message', { detail }));
     } catch (error) {
-      asked.remove();
-      answered.remove();
-      // The text is not lost.
-      this.#input.value ||= text;
+      takeBack();
       if (signal.aborted) return;
       this.#error.textContent = (error as Error).message;
       this.dispatchEvent(new CustomEvent('error', { detail: error }));
     } finally {
-      given?.removeEventListener('abort', stop);
+      forget();
       if (this.#writing === writing) this.#setWriting(null);
     }
   }
@@ -203,11 +209,22 @@ export class OutriderChat extends Base {
 
   #show({ role, content }: Message): HTMLElement {
     const text = typeof content === 'string' ? content : (content ?? []).map(({ text }) => text).join('');
-    const author = create('span', 'author', {}, role === 'user' ? 'You: ' : 'Assistant: ');
-    const shown = create('p', `message ${role}`, {}, author, text);
+    // Its direction is apart from that of the text.
+    const author = create('span', 'author', { dir: 'ltr' }, role === 'user' ? 'You: ' : 'Assistant: ');
+    const shown = create('p', `message ${role}`, { dir: 'auto' }, author, text);
     this.#log.append(shown);
-    this.#log.scrollTop = this.#log.scrollHeight;
+    this.#scrollToEnd();
     return shown;
+  }
+
+  /** True if the log shows its end, up to fractions of a pixel. */
+  get #isAtEnd(): boolean {
+    const { scrollTop, scrollHeight, clientHeight } = this.#log;
+    return scrollHeight - scrollTop - clientHeight <= 2;
+  }
+
+  #scrollToEnd(): void {
+    this.#log.scrollTop = this.#log.scrollHeight;
   }
 
   #build(): void {
@@ -236,7 +253,7 @@ export class OutriderChat extends Base {
       event.preventDefault();
       form.requestSubmit();
     });
-    form.addEventListener('keydown', ({ key }) => key === 'Escape' && this.stop());
+    this.addEventListener('keydown', ({ key, isComposing }) => key === 'Escape' && !isComposing && this.stop());
     this.#stop.addEventListener('click', () => this.stop());
     root.append(this.#log, this.#error, form);
     this.#setWriting(null);

@@ -14,9 +14,9 @@ export interface CompletionOptions {
     { include_usage?: boolean | null | undefined; include_obfuscation?: boolean | null | undefined } | null | undefined;
   /** Ends the text before this string, or the first of these. */
   stop?: string | readonly string[] | null | undefined;
-  /** The sampling temperature; 1 if not given, as with OpenAI. */
+  /** The sampling temperature; what the server recommends if not given, or else 1. */
   temperature?: number | null | undefined;
-  /** The mass of nucleus sampling; 1 if not given, as with OpenAI. */
+  /** The mass of nucleus sampling; what the server recommends if not given, or else 1. */
   top_p?: number | null | undefined;
   /** The seed of the random draws; a random one if not given. */
   seed?: number | null | undefined;

@@ -10,6 +10,7 @@ import type {
 } from './completions-types.js';
 import type { Prompt, Round, Summary, Token } from './edge.js';
 import { OutriderError } from './errors.js';
+import { sampling } from './fixtures.js';
 import { emptySummary, Generation } from './generation.js';
 import { resolveRequest } from './options.js';
 import type { GenerateOptions } from './options.js';
@@ -43,7 +44,7 @@ function writer(rounds: Round[], end: Summary = summary) {
     return generation;
   };
   const ready: Promise<'draft' | 'server'> = Promise.resolve('draft');
-  return { asked, stop, generate, ranges: generationRanges, ready };
+  return { asked, stop, generate, ranges: generationRanges, ready, sampling };
 }
 
 test('the shapes are those of the package openai', () => {
@@ -343,6 +344,7 @@ test('leaving a stream early, or its controller, stops the generation', async ()
     },
     ranges: generationRanges,
     ready: Promise.resolve('draft'),
+    sampling,
   });
   const stream = await completions.create({ messages, stream: true });
   for await (const { choices } of stream) if (choices[0]?.delta.content === 'ab') break;

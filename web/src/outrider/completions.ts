@@ -2,7 +2,7 @@
 
 import { abortion } from './aborting.js';
 import type { RequestOptions } from './aborting.js';
-import { HOTTEST, MOST_STOPS } from './api-limits.js';
+import { HOTTEST, MOST_STOPS, MOST_TOP_K } from './api-limits.js';
 import type {
   ChatCompletion,
   ChatCompletionChunk,
@@ -19,9 +19,10 @@ import type {
 import type { Finish, Message, Piece, Prompt, Round, Summary, TemplateVariables, Tool } from './edge.js';
 import { invalidOption, OutriderError } from './errors.js';
 import type { Generation } from './generation.js';
-import { reasonAgainst } from './options.js';
+import { acceptedRange, reasonAgainst, SMALLEST_TOP_P } from './options.js';
 import { ReasoningCounter, ReasoningReader, textOfMessage } from './reasoning.js';
-import { logprobsOf } from './logprobs.js';
+import { logprobsOf, refusalOfLogprobs } from './logprobs.js';
+import type { Sampling, SamplingDefaults } from './sampling.js';
 import { apiNames, forcesCall } from './shaping.js';
 import type { ShapingOptions } from './shaping.js';
 import type { ConversationOptions, GenerateOptions } from './options.js';
@@ -33,6 +34,7 @@ interface Writer {
   generate(prompt: Prompt, options?: GenerateOptions): Generation;
   readonly ranges: Readonly<Record<NumberOption, Range>>;
   readonly ready: Promise<'draft' | 'server'>;
+  readonly sampling: Pick<SamplingDefaults, 'get'>;
 }
 
 /** The chunks of an answer, as they come. Leaving the loop early stops the generation; so does `controller.abort()`. */
@@ -119,7 +121,7 @@ export class Completions {
     const prompt = textOf(given.prompt);
     const { controller, signal, forget } = abortion(options);
     const generation = this.#writer.generate(prompt, {
-      ...commonOptions(given, max_tokens ?? COMPLETION_TOKENS, this.#writer.ranges),
+      ...commonOptions(given, max_tokens ?? COMPLETION_TOKENS, this.#writer.ranges, await this.#writer.sampling.get()),
       signal,
     });
     generation.summary.then(forget, forget);
@@ -204,7 +206,7 @@ export class ChatCompletions {
     const most = given.max_completion_tokens ?? max_tokens ?? ranges.maxNewTokens.max;
     const conversation = { tools: tools.map(withoutStrict), chatTemplateKwargs: variablesOf(given) };
     const generation = this.#writer.generate(messages, {
-      ...commonOptions(given, most, ranges),
+      ...commonOptions(given, most, ranges, await this.#writer.sampling.get()),
       ...{ ...conversation, toolChoice: given.tool_choice, tagsReasoning: format !== 'none' },
       continueFinalMessage: given.continue_final_message ?? false,
       evidence: likeliest !== null,
@@ -370,7 +372,12 @@ function wrong(option: string, reason: string): OutriderError {
   return invalidOption(`${option} ${reason}`, { option });
 }
 
-function commonOptions(params: CompletionOptions, tokens: number, ranges: Writer['ranges']): GenerateOptions {
+function commonOptions(
+  params: CompletionOptions,
+  tokens: number,
+  ranges: Writer['ranges'],
+  sampling: Required<Sampling>,
+): GenerateOptions {
   // Wrong options of a stream are refused without one, too.
   includesUsage(params);
   if ((params.n ?? 1) !== 1) throw wrong('n', 'must be 1');
@@ -379,9 +386,10 @@ function commonOptions(params: CompletionOptions, tokens: number, ranges: Writer
   if (Array.isArray(params.stop) && params.stop.length > MOST_STOPS) {
     throw wrong('stop', `must be at most ${MOST_STOPS} texts`);
   }
-  const { maxNewTokens, temperature, topP, topK, seed } = ranges;
+  const { maxNewTokens, temperature, topP, topK } = ranges;
   const bounds = {
-    ...{ temperature: { ...temperature, max: HOTTEST }, top_p: topP, top_k: { ...topK, min: -1 }, seed },
+    ...{ temperature: { ...temperature, max: HOTTEST }, seed: acceptedRange('seed', ranges) },
+    ...{ top_p: { ...topP, min: 0 }, top_k: { ...topK, min: -1, max: MOST_TOP_K } },
     ...{ max_tokens: { ...maxNewTokens, max: Infinity }, max_completion_tokens: { ...maxNewTokens, max: Infinity } },
   };
   for (const [name, range] of Object.entries(bounds)) {
@@ -392,9 +400,10 @@ function commonOptions(params: CompletionOptions, tokens: number, ranges: Writer
   const shaping = Object.entries(apiNames).map(([name, option]) => [option, (params as Record<string, unknown>)[name]]);
   return {
     ...(Object.fromEntries(shaping) as ShapingOptions),
-    temperature: params.temperature ?? 1,
-    topP: params.top_p ?? 1,
-    topK: params.top_k === -1 ? 0 : (params.top_k ?? 0),
+    temperature: params.temperature ?? sampling.temperature,
+    // 0 keeps the most likely token, as any small enough share does.
+    topP: Math.max(params.top_p ?? sampling.topP, SMALLEST_TOP_P),
+    topK: params.top_k === -1 ? 0 : Math.min(params.top_k ?? sampling.topK, topK.max),
     seed: params.seed ?? undefined,
     maxNewTokens: Math.min(tokens, ranges.maxNewTokens.max),
     ...(params.stop != null && { stop: params.stop }),
@@ -409,14 +418,6 @@ function topLogprobs({ logprobs, top_logprobs: top }: ChatCompletionParams): num
   const count = top ?? 0;
   if (Number.isInteger(count) && count >= 0 && count <= MOST_TOP_LOGPROBS) return count;
   throw wrong('top_logprobs', `must be from 0 to ${MOST_TOP_LOGPROBS}`);
-}
-
-/** Explains a server's refusal of evidence to those who asked for log-probabilities; other errors stay. */
-function refusalOfLogprobs(error: unknown): unknown {
-  const isRefusal = error instanceof OutriderError && error.code === 'invalid-parameters';
-  if (!isRefusal || !error.message.includes('evidence')) return error;
-  const why = 'logprobs are for pages of the server itself (others need outrider serve --evidence always)';
-  return new OutriderError(error.code, why, { option: 'logprobs', cause: error });
 }
 
 function variablesOf(params: ChatCompletionParams): TemplateVariables {

@@ -270,7 +270,7 @@ export interface Edge {
   welcome(): Uint8Array | undefined;
   set_link(link: Link): void;
   generate(
-    request: GenerateRequest,
+    request: Omit<GenerateRequest, 'seed'> & { seed: number | bigint },
     continuation: Continuation,
     onRound: (round: Round) => void,
     onLine: (event: LineEvent) => void,

@@ -1,6 +1,7 @@
-// OpenAI's HTTP API as a `fetch` function whose answers this page drafts. Nothing of a request reaches the network but
-// the session with the server; a request for the scores of its prompt, which needs no draft, is the server's own.
+// OpenAI's HTTP API as a `fetch` function whose answers this page drafts. A request that a session cannot answer goes
+// to the server's own API; of all others nothing reaches the network but the session.
 
+import { abortion } from './aborting.js';
 import { ApiError } from './api-error.js';
 import { chatNames, completionNames } from './completions.js';
 import type { ChatCompletions, Completions } from './completions.js';
@@ -40,17 +41,20 @@ type Create = (params: Params) => Promise<Answer | AsyncIterable<Answer>>;
 const model = { id: 'outrider', object: 'model', created: 0, owned_by: 'outrider' };
 /** Most choices of a request, as by the server. */
 const MOST_CHOICES = 16;
-/** The number of seeds. That of a choice is one more than that of the choice before it, as by the server. */
-const SEEDS = 2 ** 32;
 /** Seconds after which a refused request may be tried again, as by the server. */
 const RETRY_AFTER = '5';
+/** The same where the connection failed: a session has tried several times, and another attempt costs nothing. */
+const RETRY_CONNECTION_AFTER = '1';
+const ofConnection: readonly unknown[] = ['connection-failed', 'connection-lost'];
 /** HTTP statuses of the errors that are not 500. */
 const statuses: Readonly<Record<string, number>> = {
-  ...{ 'invalid-option': 400, 'invalid-parameters': 400, 'prompt-too-long': 400, 'no-draft': 400 },
+  // Clients try again after 500, which is of no use once the instance is closed.
+  ...{ 'invalid-option': 400, 'invalid-parameters': 400, 'prompt-too-long': 400, 'no-draft': 400, closed: 400 },
   ...{ unauthorized: 401, 'server-full': 503, 'shutting-down': 503, 'connection-failed': 503, 'connection-lost': 503 },
 };
 /** The server's codes of errors where this package has others. */
-const codes: Readonly<Record<string, string>> = {
+const codes: Readonly<Record<string, string | null>> = {
+  ...{ 'invalid-option': null, 'invalid-parameters': null },
   ...{ 'prompt-too-long': 'context_length_exceeded', 'server-full': 'server_full', 'shutting-down': 'shutting_down' },
 };
 
@@ -81,11 +85,13 @@ export function fetchFrom(api: Api, ask: AskServer): typeof fetch {
       throw new ApiError(405, `${pathname} does not take ${request.method}.`, 'method_not_allowed');
     }
     if (!endpoint) return json(modelsAt(path));
-    const create: Create = (params) => endpoint.create(params, stop.signal);
+    const { controller: writing } = abortion(stop);
+    const create: Create = (params) => endpoint.create(params, writing.signal);
     const errorOf = (error: unknown): ApiError => apiErrorOf(error, endpoint);
+    let params: Params = {};
     try {
-      const params = await paramsOf(request);
-      if (path === '/completions' && params['echo'] === true) return await ask(`v1${path}`, params, stop.signal);
+      params = await paramsOf(request);
+      if (isServers(path, params)) return await ask(`v1${path}`, params, stop.signal);
       if (path === '/responses') {
         const chunks = (await begun(chunksOf(asChat(params), create))) as AsyncIterable<ChatCompletionChunk>;
         if (params['stream'] !== true) return json((await responseOf(params, chunks)) as object);
@@ -96,8 +102,9 @@ export function fetchFrom(api: Api, ask: AskServer): typeof fetch {
       return streamOf(events, stop);
     } catch (error) {
       // The other choices of the request.
-      stop.abort();
-      throw errorOf(error);
+      writing.abort();
+      if (!isOfSession(error)) throw errorOf(error);
+      return await ask(`v1${path}`, params, stop.signal).catch(() => Promise.reject(errorOf(error)));
     }
   };
   return async (input, init) => {
@@ -122,6 +129,23 @@ export function fetchFrom(api: Api, ask: AskServer): typeof fetch {
     });
     return Promise.race([answered, aborted]);
   };
+}
+
+/** Parameters that the server has and a session has not. */
+const serverNames = ['stop_token_ids', 'return_token_ids', 'outrider'];
+
+/** True for a request that needs the server's API: scores of tokens, prompts of ids, parameters of the server. */
+function isServers(path: string, params: Params): boolean {
+  if (serverNames.some((name) => (params[name] ?? null) !== null)) return true;
+  const { echo, logprobs, prompt } = params;
+  const hasIds = Array.isArray(prompt) && prompt.some((one) => typeof one !== 'string');
+  return path === '/completions' && (echo === true || (logprobs ?? false) !== false || hasIds);
+}
+
+/** True for a refusal by the session, or for want of a draft model. The server may answer, or says what is wrong. */
+function isOfSession(error: unknown): boolean {
+  const isRefusal = error instanceof OutriderError && ['invalid-parameters', 'no-draft'].includes(error.code);
+  return isRefusal && !(error.cause instanceof ApiError);
 }
 
 function modelsAt(path: string): object {
@@ -163,20 +187,22 @@ function choicesOfPrompt({ n, ...params }: Params): Params[] {
   }
   const { seed } = params;
   return Array.from({ length: count }, (_, index) => {
-    return index > 0 && typeof seed === 'number' ? { ...params, seed: (seed + index) % SEEDS } : params;
+    return index > 0 && typeof seed === 'number' ? { ...params, seed: seed + index } : params;
   });
 }
 
 /** The complete answer, with all choices, which are written side by side. */
 async function wholeOf(params: Params, create: Create): Promise<Answer> {
+  const started = performance.now();
   const asked = choicesOf(params);
   const all = (await Promise.all(asked.map(create))) as Answer[];
   const choices = all.flatMap(({ choices }) => choices).map((choice, index) => ({ ...choice, index }));
-  return { ...all[0]!, choices, usage: usageOf(asked, new Map(all.entries())) };
+  return { ...all[0]!, choices, usage: usageOf(params, all, started) };
 }
 
 /** The chunks of all choices as they come, and a last one with the usage of all of them if it is wanted. */
 async function* chunksOf(params: Params, create: Create): AsyncGenerator<Answer> {
+  const started = performance.now();
   let id: string | undefined;
   const asked = choicesOf(params);
   const last = new Map<number, Answer>();
@@ -187,7 +213,8 @@ async function* chunksOf(params: Params, create: Create): AsyncGenerator<Answer>
     else yield { ...chunk, id, choices: chunk.choices.map((choice) => ({ ...choice, index })) };
   }
   const [any] = last.values();
-  if (any) yield { ...any, usage: usageOf(asked, last) };
+  const answers = asked.map((_, index) => last.get(index));
+  if (any) yield { ...any, usage: usageOf(params, answers, started) };
 }
 
 /** The items of all streams as they come, with the index of their stream. The end of the loop ends all of them. */
@@ -214,22 +241,24 @@ async function* merged<T>(streams: readonly AsyncIterable<T>[]): AsyncGenerator<
   }
 }
 
-/** The tokens of all choices, by their index. The prompt of several counts once. */
-function usageOf(asked: readonly Params[], answers: ReadonlyMap<number, Answer>): CompletionUsage | null {
-  const usages = asked.map((_, index) => answers.get(index)?.usage ?? null);
+/** The tokens of all choices, and the time since `started` if there are several. A prompt's choices count it once. */
+function usageOf(params: Params, answers: readonly (Answer | undefined)[], started: number): CompletionUsage | null {
+  const usages = answers.map((answer) => answer?.usage ?? null);
   const given = usages.filter((usage) => usage !== null);
-  if (given.length === 0) return null;
-  const isFirst = (index: number): boolean => index === 0 || asked[index]!['prompt'] !== asked[index - 1]!['prompt'];
+  const [first] = given;
+  if (!first || usages.length === 1) return first ?? null;
   const total = (of: readonly (CompletionUsage | null)[], count: (usage: CompletionUsage) => number): number =>
     of.reduce((sum, usage) => sum + (usage ? count(usage) : 0), 0);
+  const perPrompt = (params['n'] ?? 1) as number;
   const prompt_tokens = total(
-    usages.filter((_, index) => isFirst(index)),
+    usages.filter((_, index) => index % perPrompt === 0),
     (usage) => usage.prompt_tokens,
   );
   const completion_tokens = total(given, (usage) => usage.completion_tokens);
-  const names = Object.keys(given[0]!.outrider) as (keyof CompletionUsage['outrider'])[];
+  const names = Object.keys(first.outrider) as (keyof CompletionUsage['outrider'])[];
   const counts = names.map((name) => [name, total(given, ({ outrider }) => outrider[name])]);
   const outrider = Object.fromEntries(counts) as CompletionUsage['outrider'];
+  outrider.elapsed_ms = performance.now() - started;
   return { prompt_tokens, completion_tokens, total_tokens: prompt_tokens + completion_tokens, outrider };
 }
 
@@ -301,14 +330,15 @@ function apiErrorOf(error: unknown, { known, prompt }: Endpoint): ApiError {
   };
   const param = option === undefined ? null : (names[option] ?? option);
   const status = statuses[code] ?? 500;
-  if (code !== 'invalid-option') return new ApiError(status, message, codes[code] ?? code, param);
-  const isUnknown = param !== null && !known.includes(param);
-  return new ApiError(status, message, isUnknown ? 'unsupported_parameter' : null, param);
+  const isUnknown = code === 'invalid-option' && param !== null && !known.includes(param);
+  const { [code]: ofServer = code } = codes;
+  return new ApiError(status, message, isUnknown ? 'unsupported_parameter' : ofServer, param);
 }
 
 function refusal(error: unknown): Response {
   const { status, body } = error instanceof ApiError ? error : new ApiError(500, String(error), null);
-  return json(body, status, status === 503 ? { 'Retry-After': RETRY_AFTER } : {});
+  const wait = ofConnection.includes(body.error.code) ? RETRY_CONNECTION_AFTER : RETRY_AFTER;
+  return json(body, status, status === 503 ? { 'Retry-After': wait } : {});
 }
 
 // Browsers that run the package may lack `Response.json()`.

@@ -1,6 +1,7 @@
 import { builds } from './builds.js';
 import type { EngineRequest } from './builds.js';
 import type { SessionInfo } from './edge.js';
+import { SamplingDefaults } from './sampling.js';
 
 /** The limits that a server grants in tests. */
 export const session: SessionInfo = {
@@ -18,3 +19,6 @@ export const session: SessionInfo = {
 export const addresses = Object.fromEntries(
   builds.map((build) => [build, `https://example.org/${build}.wasm`]),
 ) as EngineRequest['addresses'];
+
+/** Sampling of a server that recommends nothing in tests. */
+export const sampling = new SamplingDefaults(async () => ({}));

@@ -53,6 +53,24 @@ test('where the server takes no further session, a text waits for the first', as
   await vi.waitFor(() => expect(ends.map(({ edge }) => edge)).toEqual(['first', 'first', 'first']));
 });
 
+test('closing ends the texts first, and begins none that waits', async () => {
+  const { ends, closed, engine, setBase } = severalTexts();
+  const order: string[] = [];
+  const stop = (): void => {
+    order.push('stop');
+    // The server is told before the text ends.
+    setTimeout(() => ends[0]!.end({ ...done, finish: 'cancelled' }), 5);
+  };
+  const { host, edge, exit } = await loaded({ ...engine, stop });
+  setBase(edge);
+  for (const id of [1, 2, 3, 4, 5]) host.receive({ type: 'generate', id, request, continuation });
+  await vi.waitFor(() => expect(ends).toHaveLength(4));
+  host.receive({ type: 'close' });
+  expect([closed, exit.mock.calls.length]).toEqual([[], 0]);
+  await vi.waitFor(() => expect(exit).toHaveBeenCalledOnce());
+  expect([order, closed.sort(), ends.length]).toEqual([['stop'], ['beside 1', 'beside 2', 'beside 3', 'first'], 4]);
+});
+
 test('a session beside the first is closed once it has been idle', async () => {
   const { ends, closed, engine, setBase } = severalTexts();
   const { host, edge } = await loaded(engine);

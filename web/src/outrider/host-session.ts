@@ -44,6 +44,8 @@ export class HostSession {
   #connecting: Promise<SessionInfo> | null = null;
   /** The running generation, and a way to cancel it before it has entered the engine. */
   #running: { id: number; inEngine: boolean; cancel: () => void } | null = null;
+  /** Resolves when the last text has ended. */
+  #written: Promise<unknown> = Promise.resolve();
 
   constructor(edge: Edge, settings: SessionSettings, claim: Claim | null) {
     this.#edge = edge;
@@ -80,11 +82,26 @@ export class HostSession {
     this.#edge.close();
   }
 
+  /** Stops the text and closes. The server keeps a session whose connection closes in the middle of a text. */
+  async end(): Promise<void> {
+    if (this.#running) {
+      this.stop(this.#running.id);
+      await this.#written;
+    }
+    this.close();
+  }
+
   /**
    * Writes a text and posts its rounds and its end. Resolves to false, with nothing posted, if `mayRefuse` and the server
    * takes no further session. Runs to its first wait at once: from then on the session is not idle.
    */
-  async generate({ id, request, continuation }: Asked, mayRefuse: boolean): Promise<boolean> {
+  generate(asked: Asked, mayRefuse: boolean): Promise<boolean> {
+    const written = this.#write(asked, mayRefuse);
+    this.#written = written;
+    return written;
+  }
+
+  async #write({ id, request, continuation }: Asked, mayRefuse: boolean): Promise<boolean> {
     const { post, tellEngine } = this.#settings;
     const edge = this.#edge;
     let cancel = (): void => {};
@@ -104,7 +121,7 @@ export class HostSession {
       running.inEngine = true;
       let began: number | null = performance.now();
       return edge.generate(
-        request,
+        { ...request, seed: seedOf(request) },
         // Guesses wait for the server until the text is stopped.
         this.#guessesOffline(request) ? { ...continuation, attempts: MOST_ATTEMPTS } : continuation,
         (round) => {
@@ -174,7 +191,11 @@ export class HostSession {
     const [edge, claim] = [this.#edge, this.#claim];
     const kept = mayBeOffline ? await keptWelcome(url) : null;
     const longest = kept ? Math.min(connectTimeoutMs, AWAY_MS) : connectTimeoutMs;
-    const late = new OutriderError('connection-failed', `the server did not answer within ${longest / 1000} s`);
+    const { host } = new URL(url);
+    const late = new OutriderError(
+      'connection-failed',
+      `the server at ${host} did not answer within ${longest / 1000} s`,
+    );
     let session: SessionInfo;
     try {
       session = await within(longest, edge.connect(url, token, claim), late);
@@ -191,6 +212,11 @@ export class HostSession {
     this.#claim = null;
     return session;
   }
+}
+
+/** The seed as the engine has it, in 64 bits. Negative numbers are those from 2^64 downwards, as by the server. */
+function seedOf({ seed }: GenerateRequest): number | bigint {
+  return seed < 0 ? BigInt.asUintN(64, BigInt(seed)) : seed;
 }
 
 /** Longest idle time of a connection, below the five minutes that `outrider serve` allows by default. */

@@ -291,8 +291,8 @@ test('a trap says that the engine is gone', async () => {
 test('closing says goodbye and ends the worker', async () => {
   const { host, edge, exit } = await loaded({});
   host.receive({ type: 'close' });
+  await vi.waitFor(() => expect(exit).toHaveBeenCalledOnce());
   expect(edge.close).toHaveBeenCalledOnce();
-  expect(exit).toHaveBeenCalledOnce();
 });
 
 test('each connection gets a token from the page, or the reason why there is none', async () => {

@@ -102,10 +102,16 @@ export class EdgeHost {
         for (const session of this.#sessions) session.networkChanged();
         return;
       case 'close':
-        for (const session of this.#sessions) session.close();
-        this.#around.post({ type: 'closed' });
-        this.#around.exit();
+        void this.#close();
     }
+  }
+
+  /** Closes all sessions and ends the worker. */
+  async #close(): Promise<void> {
+    this.#waiting = [];
+    await Promise.all(this.#sessions.map((session) => session.end()));
+    this.#around.post({ type: 'closed' });
+    this.#around.exit();
   }
 
   async #load({ engine: request, sources, connectTimeoutMs, offline, claim }: LoadMessage): Promise<void> {

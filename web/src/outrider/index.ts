@@ -6,8 +6,8 @@
 export { builds, engines } from './builds.js';
 export type { Build, EngineInfo, EngineKind } from './builds.js';
 export type { RequestOptions } from './aborting.js';
-/** @internal The package's other entries share it. */
-export { unlessAborted } from './aborting.js';
+/** @internal The package's other entries share them. */
+export { abortion, unlessAborted } from './aborting.js';
 export type { ChatCompletions, Completions, CompletionStream } from './completions.js';
 export type * from './completions-types.js';
 export type { LocalContext } from './context.js';

@@ -262,6 +262,22 @@ function ignoredSettings({ ignoreSetting = [] }: LoadOptions): string[] {
   return [...(names as readonly string[])];
 }
 
+/** Functions of the page that are called with what happens to an instance. */
+export interface Callbacks {
+  progress: (progress: LoadProgress) => void;
+  connection: (event: ConnectionEvent) => void;
+  cacheFull: (reason: OutriderError) => void;
+  engine: (engine: EngineInfo) => void;
+}
+
+/** Reads the functions that the options have. */
+export function callbacksOf(options: LoadOptions): Callbacks {
+  const none = (): void => {};
+  const { onProgress: progress = none, onConnection: connection = none } = options;
+  const { onCacheFull: cacheFull = none, onEngine: engine = none } = options;
+  return { progress, connection, cacheFull, engine };
+}
+
 /** The terms on which all generations keep their sessions. */
 export type Terms = Omit<Continuation, 'committed'>;
 

@@ -2,6 +2,7 @@
 
 import type { ChoiceLogprobs, TokenLogprob, TopLogprob } from './completions-types.js';
 import type { Token } from './edge.js';
+import { OutriderError } from './errors.js';
 
 /** The log-probability that OpenAI's API gives where a probability is unknown. */
 const NO_LOGPROB = -9999;
@@ -20,4 +21,12 @@ function logprob(token: string, value: number): TopLogprob {
   // Half a character is no text: its bytes are not known any more.
   const bytes = token.includes('\u{fffd}') ? null : Array.from(new TextEncoder().encode(token));
   return { token, bytes, logprob: Math.max(value, NO_LOGPROB) };
+}
+
+/** Explains a server's refusal of evidence to those who asked for log-probabilities; other errors stay. */
+export function refusalOfLogprobs(error: unknown): unknown {
+  const isRefusal = error instanceof OutriderError && error.code === 'invalid-parameters';
+  if (!isRefusal || !error.message.includes('evidence')) return error;
+  const why = 'logprobs are for pages of the server itself (others need outrider serve --evidence always)';
+  return new OutriderError(error.code, why, { option: 'logprobs', cause: error });
 }

@@ -92,6 +92,20 @@ export function rangesFor(model: ModelInfo, session: SessionInfo): Record<Number
   };
 }
 
+/** Smallest share of nucleus sampling that the engine knows, the smallest normal 32-bit float. */
+export const SMALLEST_TOP_P = 2 ** -126;
+
+/** Bounds of options beyond the tables', which are for a page's controls. The engine reads a seed modulo 2^64. */
+const widened: Partial<Record<NumberOption, Partial<Range>>> = {
+  seed: { min: Number.MIN_SAFE_INTEGER, max: Number.MAX_SAFE_INTEGER },
+  topP: { min: SMALLEST_TOP_P },
+};
+
+/** Returns the range of an option that `generate()` accepts. */
+export function acceptedRange(option: NumberOption, ranges: Readonly<Record<NumberOption, Range>>): Range {
+  return { ...ranges[option], ...widened[option] };
+}
+
 /** A link without added delay and without limits, which is not cut. */
 export const openLink: Readonly<Link> = {
   ...{ uplinkBitsPerSecond: null, downlinkBitsPerSecond: null, roundTripMs: 0, isCut: false },
@@ -158,7 +172,7 @@ export function resolveRequest(
     throw invalidOption(`mode must be 'speculative' or 'cloud-only', not '${mode}'`, { option: 'mode' });
   }
   const number = (option: NumberOption): number | null => {
-    const range = ranges[option];
+    const range = acceptedRange(option, ranges);
     const given = options[option];
     // A default above what this server allows is no mistake of the caller's.
     const otherwise = generationDefaults[option];

@@ -5,9 +5,9 @@ import { OutriderError, revive } from './errors.js';
 import { fetchFrom } from './fetch.js';
 import { emptySummary } from './generation.js';
 import type { Generation, SuspendedGeneration } from './generation.js';
-import { addressOf, checkLoadOptions, loadMessageOf, termsOf } from './load-options.js';
-import type { ConnectionEvent, LoadOptions, Terms } from './load-options.js';
-import type { Answer, FromWorker, LoadProgress, Question, ToWorker } from './messages.js';
+import { addressOf, callbacksOf, checkLoadOptions, loadMessageOf, termsOf } from './load-options.js';
+import type { Callbacks, LoadOptions, Terms } from './load-options.js';
+import type { Answer, FromWorker, Question, ToWorker } from './messages.js';
 import { ChatCompletions, Completions } from './completions.js';
 import { LocalContext } from './context.js';
 import { ended, openWorker } from './line.js';
@@ -19,7 +19,8 @@ import { callSafely, cutError, goesOn, isOpen, isServersText, join, RunningGener
 import { stopWith, writeAlone } from './running.js';
 import { Joining, tellFallback } from './joining.js';
 import type { Running } from './running.js';
-import { askerOf, ServerAlone } from './server-alone.js';
+import type { SamplingDefaults } from './sampling.js';
+import { askerOf, samplingOf, ServerAlone } from './server-alone.js';
 import { deleteFile, forgetFiles, listFiles } from './store.js';
 import type { KeptModel } from './store.js';
 import { policies } from './tables.js';
@@ -54,7 +55,9 @@ export class Outrider {
   readonly #workerUrl: string | URL | undefined;
   readonly #terms: Terms;
   readonly #token: TokenSource | undefined;
-  readonly #onConnection: (event: ConnectionEvent) => void;
+  /** @internal Sampling parameters of requests that give none. */
+  readonly sampling: SamplingDefaults;
+  readonly #on: Callbacks;
   /** The session that the first worker resumes. */
   #claim: Claim | null;
   #link: Link;
@@ -62,7 +65,6 @@ export class Outrider {
   /** Resolves once `#worker` has loaded; null if and only if there is no worker. */
   #ready: Promise<void> | null = null;
   #loading: { resolve: () => void; reject: (reason: unknown) => void } | null = null;
-  #onProgress: (progress: LoadProgress) => void = () => {};
   #engine!: EngineInfo;
   #model!: ModelInfo;
   #session!: SessionInfo;
@@ -77,8 +79,6 @@ export class Outrider {
   #refusal: unknown = null;
   readonly #running = new RunningGenerations();
   readonly #questions = new Questions();
-  #onCacheFull: (reason: OutriderError) => void;
-  #onEngine: (engine: EngineInfo) => void;
   #unwatch: () => void = () => {};
   #closed: Promise<void> | null = null;
 
@@ -92,7 +92,7 @@ export class Outrider {
   readonly context: LocalContext = new LocalContext((message) => this.#post(message));
   /**
    * OpenAI's HTTP API as a `fetch` function for clients that take one. This page drafts the answers of
-   * `/v1/chat/completions`, `/v1/responses`, `/v1/completions` and `/v1/models`; with `echo` the server answers.
+   * `/v1/chat/completions`, `/v1/responses`, `/v1/completions` and `/v1/models`; the server does what a session cannot.
    *
    * ```ts
    * const baseURL = 'https://outrider.invalid/v1';
@@ -107,9 +107,8 @@ export class Outrider {
     this.#terms = termsOf(options);
     this.#token = options.token;
     this.fetch = fetchFrom(this, askerOf(options));
-    this.#onConnection = options.onConnection ?? (() => {});
-    this.#onCacheFull = options.onCacheFull ?? (() => {});
-    this.#onEngine = options.onEngine ?? (() => {});
+    this.#on = callbacksOf(options);
+    this.sampling = samplingOf(options);
     this.#claim = options.resume ? checkedState(options.resume).claim : null;
     this.#link = changedLink(openLink, options.link ?? {});
   }
@@ -123,7 +122,6 @@ export class Outrider {
     checkLoadOptions(options);
     options.signal?.throwIfAborted();
     const outrider = new Outrider(options);
-    outrider.#onProgress = options.onProgress ?? outrider.#onProgress;
     const abort = (): void => outrider.#discardWorker(options.signal?.reason);
     options.signal?.addEventListener('abort', abort, { once: true });
     const { wait = options.fallback === 'none' ? 'draft' : 'server' } = options;
@@ -134,7 +132,7 @@ export class Outrider {
       if (!waits && (await outrider.#writeAtOnce(options))) return outrider;
       await outrider.#startWorker();
       outrider.#watch();
-      callSafely(() => outrider.#onEngine(outrider.#engine));
+      callSafely(() => outrider.#on.engine(outrider.#engine));
       return outrider;
     } catch (error) {
       options.signal?.throwIfAborted();
@@ -143,7 +141,7 @@ export class Outrider {
       return outrider;
     } finally {
       options.signal?.removeEventListener('abort', abort);
-      if (waits) outrider.#onProgress = () => {};
+      if (waits) outrider.#on.progress = () => {};
     }
   }
 
@@ -383,7 +381,7 @@ export class Outrider {
       this.#watch();
       this.#alone = null;
       for (const running of this.#running) join(running);
-      callSafely(() => this.#onEngine(this.#engine));
+      callSafely(() => this.#on.engine(this.#engine));
     };
     this.#joining = new Joining(load, onJoined, (error) => {
       if (this.#closed) return;
@@ -402,6 +400,7 @@ export class Outrider {
     this.#engine = { engine: 'none', declined: null, build: 'none', threads: 0, failed: [] };
     this.#model = alone.model;
     this.#session = alone.session;
+    this.sampling.set(alone.sampling);
   }
 
   /** Falls back to the server alone if `error` calls for it. @throws `error` otherwise */
@@ -433,7 +432,7 @@ export class Outrider {
   #receive(message: FromWorker): void {
     switch (message.type) {
       case 'progress':
-        return this.#onProgress(message.progress);
+        return this.#on.progress(message.progress);
       case 'loaded':
         this.#engine = message.engine;
         this.#model = message.model;
@@ -445,14 +444,14 @@ export class Outrider {
         return;
       case 'engine':
         this.#engine = message.engine;
-        callSafely(() => this.#onEngine(message.engine));
+        callSafely(() => this.#on.engine(message.engine));
         return;
       case 'reconnected':
         this.#session = message.session;
         this.#offline = message.offline;
         return;
       case 'cache-full':
-        return this.#onCacheFull(revive(message.error));
+        return this.#on.cacheFull(revive(message.error));
       case 'round':
       case 'guess':
       case 'done':
@@ -474,7 +473,7 @@ export class Outrider {
   #follow(id: number, event: LineEvent): void {
     if (event.state === 'resumed') this.#offline = false;
     if (event.state !== 'reconnecting') this.#running.find(id)?.generation.hold(event.claim);
-    if (event.state !== 'begun') this.#onConnection(event);
+    if (event.state !== 'begun') this.#on.connection(event);
   }
 
   /** Terminates the worker; its waiters fail with `reason`. Queued generations start another, unless `isEnd`. */

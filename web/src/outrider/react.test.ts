@@ -1,15 +1,18 @@
 // @vitest-environment happy-dom
 
 import { act, createElement, StrictMode } from 'react';
+import type { JSX } from 'react';
 import { createRoot } from 'react-dom/client';
 import type { Root } from 'react-dom/client';
-import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { afterEach, beforeEach, expect, expectTypeOf, test, vi } from 'vitest';
+import type { OutriderChat } from './chat-element.js';
 import { OutriderError } from './errors.js';
 import { emptySummary, Generation } from './generation.js';
 import { Outrider } from './index.js';
-import type { LoadOptions } from './index.js';
+import type { GenerateOptions, LoadOptions, Summary } from './index.js';
 import { useOutrider } from './react.js';
 import type { UseOutrider } from './react.js';
+import { stopWith } from './running.js';
 
 /** An instance that a test loads and lets write by hand. */
 class Instance {
@@ -18,11 +21,12 @@ class Instance {
   /** Thrown by the next `generate()`. */
   refusal: Error | null = null;
 
-  generate(): Generation {
+  generate(_: unknown, { signal }: GenerateOptions = {}): Generation {
     if (this.refusal) throw this.refusal;
     const stop = () => generation.finish({ ...emptySummary });
     const generation = new Generation({} as never, stop);
     this.texts.push(generation);
+    if (signal) stopWith(generation, signal);
     return generation;
   }
 
@@ -119,6 +123,53 @@ test('an error is in the state until the next text begins', async () => {
   expect(state()).toMatchObject({ isWriting: false, error: { code: 'connection-lost' } });
 });
 
+test('a text loads again what could not be loaded, and waits for what is being loaded', async () => {
+  await render();
+  await act(async () => loads[0]?.reject(new Error('aborted')));
+  await act(async () => loads[1]?.reject(new OutriderError('connection-failed', 'no server')));
+  expect(state()).toMatchObject({ isReady: false, isWriting: false, error: { code: 'connection-failed' } });
+  await act(async () => void state().generate('a'));
+  expect(state()).toMatchObject({ isWriting: true, error: null });
+  await act(async () => loads[2]?.reject(new OutriderError('connection-failed', 'no server')));
+  expect(state()).toMatchObject({ isWriting: false, error: { code: 'connection-failed' } });
+  let written: Promise<Summary | null> | undefined;
+  await act(async () => void (written = state().generate('a')));
+  const instance = new Instance();
+  await act(async () => loads[3]?.resolve(instance));
+  await write(instance.texts[0], 'One');
+  expect(state()).toMatchObject({ isReady: true, isWriting: true, text: 'One', error: null, outrider: instance });
+  await act(async () => instance.texts[0]?.finish({ ...emptySummary, tokens: 1 }));
+  expect(await written).toMatchObject({ text: 'One', tokens: 1 });
+  await act(async () => root.unmount());
+  expect([loads.length, instance.closed]).toEqual([4, 1]);
+});
+
+test('a stop ends a text that waits for the instance, and another takes its place', async () => {
+  await render();
+  let written: Promise<Summary | null> | undefined;
+  await act(async () => void (written = state().generate('a')));
+  await act(async () => state().stop());
+  expect(await written).toBeNull();
+  expect(state()).toMatchObject({ isWriting: false, error: null });
+  await act(async () => void (written = state().generate('b')));
+  await act(async () => void state().generate('c'));
+  expect(await written).toBeNull();
+  const instance = new Instance();
+  await act(async () => loads[1]?.resolve(instance));
+  expect([instance.texts.length, state().isWriting]).toEqual([1, true]);
+  const abort = new AbortController();
+  await act(async () => void state().generate('d', { signal: abort.signal }));
+  await act(async () => abort.abort());
+  expect(state()).toMatchObject({ isWriting: false, summary: { finish: 'cancelled' } });
+});
+
+test('JSX knows the element of a chat, with its attributes and properties', () => {
+  type Props = JSX.IntrinsicElements['outrider-chat'];
+  expectTypeOf<{ server: string; label: string; className: string }>().toExtend<Props>();
+  expectTypeOf<{ loadOptions: LoadOptions; ref: (chat: OutriderChat | null) => void }>().toExtend<Props>();
+  expectTypeOf<{ generateOptions: { temperature: string } }>().not.toExtend<Props>();
+});
+
 test('a signal of the page’s own gives loading up', async () => {
   const abort = new AbortController();
   options = { signal: abort.signal };
@@ -136,6 +187,8 @@ test('what an unmounted component’s text does is of no consequence', async () 
   await act(async () => void state().generate('a'));
   const seen = states.length;
   await act(async () => root.unmount());
+  // A stopped text leaves nothing at the server.
+  expect([instance.closed, instance.texts[0]?.ended]).toEqual([1, true]);
   await act(async () => instance.texts[0]?.fail(new OutriderError('closed', 'closed')));
-  expect([instance.closed, states.length]).toEqual([1, seen]);
+  expect(states.length).toBe(seen);
 });

@@ -6,6 +6,7 @@ import { ChatCompletions, Completions } from './completions.js';
 import type { Piece, Prompt, Round, Summary, Token } from './edge.js';
 import { OutriderError } from './errors.js';
 import { fetchFrom } from './fetch.js';
+import { sampling } from './fixtures.js';
 import { emptySummary, Generation } from './generation.js';
 import { resolveRequest } from './options.js';
 import type { GenerateOptions } from './options.js';
@@ -34,7 +35,7 @@ function client(written: Written, finish: Summary['finish'] = 'eos', error?: Out
     return generation;
   };
   const ready: Promise<'draft'> = Promise.resolve('draft');
-  const writer = { generate, ranges: generationRanges, ready };
+  const writer = { generate, ranges: generationRanges, ready, sampling };
   const chat = { completions: new ChatCompletions(writer, async (_prompt, _options, end) => end ?? '') };
   const fetch = vi.fn(fetchFrom({ chat, completions: new Completions(writer) }, vi.fn()));
   const baseURL = 'https://outrider.invalid/v1';
@@ -209,7 +210,7 @@ test('what is not supported is refused by its name, as by the server', async () 
     [{ input: [{ type: 'item_reference', id: 'a' }] }, 'input', null],
     [{ input: [{ role: 'user', content: [{ type: 'input_image' }] }] }, 'input', null],
     [{ input: [{ role: 'critic', content: 'a' }] }, 'messages', null],
-    [{ max_output_tokens: 0 }, 'max_completion_tokens', null],
+    [{ max_output_tokens: 0 }, 'max_output_tokens', null],
     [{ tools: [{ ...tools[0], strict: true }] }, 'tools', null],
     [{ stream: 'yes' }, 'stream', null],
     [{ stream_options: 1 }, 'stream_options', null],

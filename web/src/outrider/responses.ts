@@ -42,13 +42,19 @@ export function asChat(params: Fields): Fields {
   return {
     ...rest,
     messages,
-    ...(max_output_tokens !== undefined && { max_completion_tokens: max_output_tokens }),
+    ...(max_output_tokens !== undefined && { max_completion_tokens: lengthOf(max_output_tokens) }),
     ...(text !== undefined && { response_format: formatOf(text) }),
     ...(tools !== undefined && { tools: Array.isArray(tools) ? tools.map(nested) : tools }),
     ...(tool_choice !== undefined && { tool_choice: nested(tool_choice) }),
     stream: stream === false || stream,
     stream_options: isObject(options) ? { ...options, include_usage: true } : options,
   };
+}
+
+/** Checks the length of the answer, which has another name in a chat. */
+function lengthOf(tokens: unknown): unknown {
+  if (Number.isInteger(tokens) && (tokens as number) >= 1) return tokens;
+  throw wrong('max_output_tokens', 'a whole number from 1');
 }
 
 /** The form of the answer as a chat has it. */
@@ -99,11 +105,15 @@ function addItem(item: unknown, messages: Fields[]): void {
   }
 }
 
-/** The content of a message as a chat has it. @throws `refused` if a part of it is no text */
+/** The content of a message as a chat has it. @throws {@link ApiError} if a part of it is no text */
 function textsOf(content: unknown, refused: ApiError): unknown {
-  const parts = Array.isArray(content) ? content.map(partOf) : null;
-  if (parts?.includes(null)) throw refused;
-  return parts ?? content;
+  if (!Array.isArray(content)) return content;
+  const parts = content.map(partOf);
+  const other = content[parts.indexOf(null)] as unknown;
+  if (isObject(other))
+    throw new ApiError(400, `input has text parts only, not ${String(other['type'])}.`, null, 'input');
+  if (parts.includes(null)) throw refused;
+  return parts;
 }
 
 /** A part of a message's content as a chat has it; null if it is no text. */

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import type { Round } from './edge.js';
 import { Outrider } from './index.js';
+import type { FromWorker } from './messages.js';
 
 const info = { vocabSize: 9, limits: { contextLength: 64, maxDraftTokens: 8, maxInFlight: 2, maxGuesses: 8 } };
 const chunk = (text: string, finish_reason: string | null = null) => ({ choices: [{ text, finish_reason }] });
@@ -23,7 +24,10 @@ function events(...data: unknown[]): Response {
 class BlockedWorker extends EventTarget {
   constructor() {
     super();
-    queueMicrotask(() => this.dispatchEvent(new Event('error')));
+    queueMicrotask(() => this.begin());
+  }
+  begin(): void {
+    this.dispatchEvent(new Event('error'));
   }
   postMessage(): void {}
   terminate(): void {}
@@ -57,6 +61,24 @@ test('a server that does not let the page in is told from one that is away', asy
     code: 'origin-refused',
     message: 'https://verify.example does not let pages of https://example.org in (--allow-origin)',
   });
+});
+
+test('a server that is away is named, also where a download of its draft model has failed', async () => {
+  class FailingWorker extends BlockedWorker {
+    override begin(): void {
+      const error = { code: 'download-failed', message: 'no draft' };
+      const data = { type: 'load-failed', error } satisfies FromWorker;
+      this.dispatchEvent(new MessageEvent('message', { data }));
+    }
+  }
+  vi.stubGlobal('Worker', FailingWorker);
+  // The server is there, and the draft model is elsewhere.
+  await expect(load()).rejects.toMatchObject({ code: 'download-failed' });
+  delete answers['/v1/info'];
+  const away = { code: 'connection-failed', message: 'the server at https://example.org cannot be reached' };
+  for (const options of [{ wait: 'server' }, { wait: 'draft' }, { fallback: 'none', wait: undefined }]) {
+    await expect(load(options)).rejects.toMatchObject(away);
+  }
 });
 
 test('a model is named in what the server alone is asked', async () => {

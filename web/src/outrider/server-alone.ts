@@ -14,6 +14,8 @@ import { AWAY_MS } from './kept-answers.js';
 import { CONNECT_TIMEOUT_MS, headersOf, ofModel, serverOf } from './load-options.js';
 import type { LoadOptions } from './load-options.js';
 import { ReasoningTags } from './reasoning.js';
+import { SamplingDefaults } from './sampling.js';
+import type { Sampling } from './sampling.js';
 import type { AskServer } from './fetch.js';
 import { fetchWith } from './requests.js';
 import { tokenOf } from './token.js';
@@ -38,18 +40,24 @@ interface Chunk {
 
 interface ApiError {
   message: string;
+  param?: string | null;
   code?: string | null;
 }
 
 /** The fields of `/v1/info` that this package cannot do without. */
 const count0 = v.pipe(v.number(), v.integer(), v.minValue(0));
+const number = v.exactOptional(v.number());
 const info = v.looseObject({
   vocabSize: count0,
   limits: v.looseObject({ contextLength: count0, maxDraftTokens: count0, maxInFlight: count0, maxGuesses: count0 }),
+  sampling: v.fallback(v.object({ temperature: number, topK: v.exactOptional(count0), topP: number }), {}),
 });
 
 /** Errors of a page on which no draft model can run. */
 const cannotDraft = ['wasm-failed', 'out-of-memory', 'worker-crashed'];
+
+/** Errors of a server that this page cannot reach. */
+const unreachable = ['connection-failed', 'origin-refused'];
 
 /** Statuses of a proxy whose server is away. */
 const awayStatuses: readonly number[] = [502, 503, 504];
@@ -86,8 +94,21 @@ export function askerOf(options: LoadOptions): AskServer {
   const request = serverFetch(options);
   return (path, { model: _, ...params }, signal) => {
     const body = JSON.stringify(options.model === undefined ? params : { ...params, model: options.model });
-    return reached(post(request, new URL(path, serverOf(options)), body, signal));
+    const url = new URL(path, serverOf(options));
+    return reached(url, post(request, url, body, signal));
   };
+}
+
+/** Makes the sampling defaults of an instance, for which its server is asked. */
+export function samplingOf(options: LoadOptions): SamplingDefaults {
+  return new SamplingDefaults(async () => {
+    const alone = await ServerAlone.connectIfThere({ ...options, signal: undefined }).catch((error: OutriderError) => {
+      if (unreachable.includes(error.code)) throw error;
+      // A token may be for sessions alone.
+      return { sampling: {} };
+    });
+    return alone?.sampling ?? Promise.reject(new Error('the server is away'));
+  });
 }
 
 function post(request: typeof fetch, url: URL, body: string, signal: AbortSignal): Promise<Response> {
@@ -101,22 +122,34 @@ export class ServerAlone {
   readonly #model: string | undefined;
   readonly #stallMs: number;
   readonly session: SessionInfo;
+  /** Sampling that the server recommends. */
+  readonly sampling: Sampling;
   /** Resolve when the texts that are being written have ended. */
   readonly #ends = new Set<Promise<void>>();
 
-  private constructor(options: LoadOptions, session: SessionInfo) {
+  private constructor(options: LoadOptions, session: SessionInfo, sampling: Sampling) {
     this.#server = serverOf(options);
     this.#model = options.model;
     this.#stallMs = Math.max(options.stallTimeoutMs ?? 0, SHORTEST_STALL_MS);
     // Before it answers the server reads the prompt, over a slow uplink perhaps.
     this.#fetch = serverFetch(options, Math.max(this.#stallMs, options.connectTimeoutMs ?? CONNECT_TIMEOUT_MS));
     this.session = session;
+    this.sampling = sampling;
   }
 
-  /** Connects to the server alone if an error of loading calls for it. @throws `error` otherwise */
+  /**
+   * Connects to the server alone if an error of loading calls for it.
+   * @throws `error` otherwise; `connection-failed` or `origin-refused` if that is why a download has failed
+   */
   static async insteadOf(error: unknown, options: LoadOptions): Promise<ServerAlone> {
     const { fallback = 'server', signal } = options;
-    const calls = error instanceof OutriderError && cannotDraft.includes(error.code);
+    const code = error instanceof OutriderError ? error.code : null;
+    if (code === 'download-failed') {
+      await ServerAlone.connect(options).catch((why: OutriderError) => {
+        if (unreachable.includes(why.code)) throw why;
+      });
+    }
+    const calls = code !== null && cannotDraft.includes(code);
     if (!calls || fallback === 'none' || signal?.aborted) throw error;
     return ServerAlone.connect(options).catch(() => {
       signal?.throwIfAborted();
@@ -129,7 +162,7 @@ export class ServerAlone {
   static async connectIfThere(options: LoadOptions): Promise<ServerAlone | null> {
     if (!options.offline) return ServerAlone.connect(options);
     try {
-      const late = new OutriderError('connection-failed', 'the server does not answer');
+      const late = new OutriderError('connection-failed', `the server at ${serverOf(options).origin} does not answer`);
       return await within(AWAY_MS, ServerAlone.connect(options), late);
     } catch (error) {
       options.signal?.throwIfAborted();
@@ -145,8 +178,9 @@ export class ServerAlone {
     const { signal, connectTimeoutMs = CONNECT_TIMEOUT_MS } = options;
     const request = serverFetch(options);
     const url = ofModel(options, 'v1/info');
-    const late = new OutriderError('connection-failed', `the server does not answer within ${connectTimeoutMs} ms`);
-    const asking = answered(request(url, signal ? { signal } : {}));
+    const why = `the server at ${url.origin} does not answer within`;
+    const late = new OutriderError('connection-failed', `${why} ${connectTimeoutMs} ms`);
+    const asking = answered(url, request(url, signal ? { signal } : {}));
     const read = asking.then((response): Promise<unknown> => response.json().catch(() => null));
     const received = await within(connectTimeoutMs, read, late).catch(async (error: unknown) => {
       signal?.throwIfAborted();
@@ -154,11 +188,13 @@ export class ServerAlone {
       if (isAway && (await answersOthers(url.href, request))) throw originRefused(url.href, error);
       throw error;
     });
-    if (!v.is(info, received)) {
+    const { success, output } = v.safeParse(info, received);
+    if (!success) {
       const remedy = 'name it with `server`';
       throw new OutriderError('connection-failed', `there is no Outrider server at ${url.href}: ${remedy}`);
     }
-    return new ServerAlone(options, { ...(received.limits as Limits), vocabSize: received.vocabSize });
+    const { limits, vocabSize, sampling } = output;
+    return new ServerAlone(options, { ...(limits as unknown as Limits), vocabSize }, sampling);
   }
 
   /** A description that takes the place of a draft model's. */
@@ -194,7 +230,8 @@ export class ServerAlone {
     try {
       while (this.#ends.size >= TEXTS_AT_A_TIME) await unlessAborted(Promise.race(this.#ends), signal);
       this.#ends.add(end);
-      const response = await answered(post(this.#fetch, new URL(path, this.#server), body, signal));
+      const url = new URL(path, this.#server);
+      const response = await answered(url, post(this.#fetch, url, body, signal));
       const onBytes = (bytes: number): number => (statistics.downlinkBits += bytes * 8);
       for await (const data of events(response, this.#stallMs, onBytes)) {
         const chunk = JSON.parse(data) as Chunk;
@@ -326,22 +363,22 @@ async function* events(response: Response, stallMs: number, onBytes: (bytes: num
 }
 
 /** Waits for a response of any kind. @throws {@link OutriderError} `connection-failed` */
-async function reached(response: Promise<Response>): Promise<Response> {
+async function reached({ origin }: URL, response: Promise<Response>): Promise<Response> {
   return response.catch((cause: unknown) => {
     if (cause instanceof OutriderError || (cause instanceof Error && cause.name === 'AbortError')) throw cause;
-    throw new OutriderError('connection-failed', 'the server cannot be reached', { cause });
+    throw new OutriderError('connection-failed', `the server at ${origin} cannot be reached`, { cause });
   });
 }
 
 /** Waits for a successful response. @throws {@link OutriderError} otherwise */
-async function answered(response: Promise<Response>): Promise<Response> {
-  const received = await reached(response);
+async function answered(url: URL, response: Promise<Response>): Promise<Response> {
+  const received = await reached(url, response);
   if (received.ok) return received;
   const { error } = ((await received.json().catch(() => ({}))) ?? {}) as { error?: ApiError };
   throw failure(received.status, error ?? { message: `the server answered ${received.status}` });
 }
 
-function failure(status: number, { message, code }: ApiError): OutriderError {
+function failure(status: number, { message, code = null, param = null }: ApiError): OutriderError {
   const codes: Record<number, OutriderErrorCode> = {
     400: 'invalid-parameters',
     401: 'unauthorized',
@@ -349,7 +386,5 @@ function failure(status: number, { message, code }: ApiError): OutriderError {
     503: 'server-full',
   };
   const known = code === 'context_length_exceeded' ? 'prompt-too-long' : codes[status];
-  return new OutriderError(known ?? 'server-error', message, {
-    cause: new ServersError(status, message, code ?? null),
-  });
+  return new OutriderError(known ?? 'server-error', message, { cause: new ServersError(status, message, code, param) });
 }

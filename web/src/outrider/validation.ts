@@ -48,14 +48,21 @@ const message = v.union([
     tool_calls: v.pipe(v.array(call), v.minLength(1)),
   }),
 ]);
+/** A part of a message's content that has no text. */
+const otherPart = v.object({ type: v.string(), text: v.nullish(v.never()) });
 const messages = v.pipe(v.array(message), v.minLength(1));
 const tool = v.looseObject({ type: v.literal('function'), function: v.looseObject({ name: v.string() }) });
+
+type Part = v.InferOutput<typeof otherPart>;
 
 /** Checks a prompt, and copies it for the engine. @throws {@link OutriderError} `invalid-option` */
 export function checkedPrompt(prompt: Prompt): Prompt {
   if (typeof prompt === 'string') return prompt;
   const given = Array.isArray(prompt) ? inJson(prompt) : null;
   if (v.is(messages, given)) return given as readonly Message[];
+  const parts = v.is(v.array(anyObject), given) ? given.flatMap(({ content }) => content) : [];
+  const other = parts.find((part): part is Part => v.is(otherPart, part));
+  if (other) throw invalidOption(`messages have text parts only, not ${other.type}`, { option: 'prompt' });
   const wanted = 'a text, or messages with a role (system, user, assistant or tool) and content or tool_calls';
   throw invalidOption(`prompt must be ${wanted}`, { option: 'prompt' });
 }
