@@ -174,7 +174,7 @@ fn every_schema_is_compiled_or_refused() {
     }
 }
 
-/// What explains a value does not limit it, and a property may have its name.
+/// Annotations do not limit a value, and a property may have the name of one.
 #[test]
 fn a_property_may_have_the_name_of_an_annotation() {
     let pair = Pair::load();
