@@ -10,7 +10,7 @@ const query = { prompt: 'Once upon a time', temperature: 0.8, seed: 5, maxNewTok
 let slow: Server;
 
 test.beforeAll(async ({}, info) => {
-  slow = await startSlowServer(info.outputPath('grown.gguf'), 32);
+  slow = await startSlowServer(info.outputPath('grown.gguf'), 64);
 });
 
 test.afterAll(async () => {
