@@ -8,6 +8,8 @@ import { Proxy } from './proxy.mjs';
 import { Server } from './server.js';
 
 test.use({ serviceWorkers: 'allow' });
+// The longest outage is a minute, in which other tests run.
+test.describe.configure({ mode: 'parallel' });
 
 /** At a seed the server's noise belongs to the positions of the text, whichever session asks for them. */
 const query = { temperature: 0.8, seed: 5, maxNewTokens: 160 };
