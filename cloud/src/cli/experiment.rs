@@ -70,7 +70,7 @@ impl ExperimentArgs {
         let target = self.pair.target_with(&pair.tokenizer)?;
         let data = self.data.as_deref().map(|path| self.data(path, (&pair, &target))).transpose()?;
         let count = self.prompts.into();
-        let laboratory = Laboratory::new((pair, target), self.is_built_in(), both_ends::start, count, step);
+        let laboratory = Laboratory::new((pair, target), self.pair.is_built_in(), both_ends::start, count, step);
         let mut laboratory =
             laboratory.with_seeds(self.seeds.into()).with_metric(self.metric.clone().unwrap_or_default());
         if let Some(data) = data {
@@ -105,10 +105,6 @@ impl ExperimentArgs {
             tell(&format!("The texts are in {}", path.display()));
         }
         Ok(())
-    }
-
-    pub(super) fn is_built_in(&self) -> bool {
-        self.pair.is_built_in()
     }
 
     /// Reads the user's prompts and encodes them for a pair.

@@ -120,7 +120,7 @@ impl Reproduce {
     /// Reason why an item is left out.
     fn warning(&self, item: &Item) -> Option<&'static str> {
         let asks_built_in =
-            item.paper == "cascades" && self.experiment.data.is_none() && !self.experiment.is_built_in();
+            item.paper == "cascades" && self.experiment.data.is_none() && !self.experiment.pair.is_built_in();
         (asks_built_in && matches!(item.state, State::Measured(_))).then_some(
             "  left out: the built-in questions are those that the task pair was trained on, and this pair does not know \
              them. Give questions of your own: --data FILE.jsonl",

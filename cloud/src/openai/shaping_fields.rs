@@ -1,6 +1,6 @@
 //! Parameters that change the target's logits, in a request or in the options of a session's Shape.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use outrider_speculation::session::cloud::{Shaping, ShapingOptions, TargetInfo};
 use serde_json::{Value, json};
@@ -61,7 +61,13 @@ fn make(served: &Served, options: &ShapingOptions) -> Result<Arc<dyn Shaping>, A
         return Ok(Arc::new(at_once));
     }
     let after_reasoning = shaping(true)?;
-    Ok(Arc::new(FormShaping { served: served.clone(), prompt: options.prompt, at_once, after_reasoning }))
+    Ok(Arc::new(FormShaping {
+        served: served.clone(),
+        prompt: options.prompt,
+        at_once,
+        after_reasoning,
+        is_open: OnceLock::new(),
+    }))
 }
 
 /// Change of a session's logits by a form, whose place the prompt determines: the session has it when it writes.
@@ -72,14 +78,18 @@ struct FormShaping {
     prompt: usize,
     at_once: AnswerShaping,
     after_reasoning: AnswerShaping,
+    /// True if the prompt has opened reasoning; known from the first token on.
+    is_open: OnceLock<bool>,
 }
 
 impl Shaping for FormShaping {
     fn shape(&self, text: &[u32], logits: &mut [f32]) -> Result<bool, String> {
-        let prompt = text.get(..self.prompt).unwrap_or(text);
-        let reader = self.served.template.reasoning_reader(&self.served.tokenizer, prompt);
-        let is_open = reader.is_some_and(|reader| reader.is_open());
-        if is_open { &self.after_reasoning } else { &self.at_once }.shape(text, logits)
+        let is_open = self.is_open.get_or_init(|| {
+            let prompt = text.get(..self.prompt).unwrap_or(text);
+            let reader = self.served.template.reasoning_reader(&self.served.tokenizer, prompt);
+            reader.is_some_and(|reader| reader.is_open())
+        });
+        if *is_open { &self.after_reasoning } else { &self.at_once }.shape(text, logits)
     }
 }
 
