@@ -35,12 +35,24 @@ impl<K: PartialEq + Copy, T> Rotation<K, T> {
 
     /// Takes the first item of the next queue, with its owner. The rest of that queue moves to the end.
     pub(crate) fn pop(&mut self) -> Option<(K, T)> {
-        let (whose, mut line) = self.lines.pop_front()?;
+        self.pop_if(|_, _| true)
+    }
+
+    /// Takes the first item of the next queue whose first item `may` be taken. The rest of that queue moves to
+    /// the end, and queues before it keep their places.
+    pub(crate) fn pop_if(&mut self, may: impl Fn(&K, &T) -> bool) -> Option<(K, T)> {
+        let at = self.lines.iter().position(|(whose, line)| line.front().is_some_and(|item| may(whose, item)))?;
+        let (whose, mut line) = self.lines.remove(at)?;
         let item = line.pop_front()?;
         if !line.is_empty() {
             self.lines.push_back((whose, line));
         }
         Some((whose, item))
+    }
+
+    /// Owners of waiting items.
+    pub(crate) fn owners(&self) -> impl Iterator<Item = &K> {
+        self.lines.iter().map(|(whose, _)| whose)
     }
 
     /// All waiting items, in no particular order.

@@ -4,18 +4,24 @@
 //! share them:
 //!
 //! - A **step** has few tokens besides those whose logits are wanted: a round of drafts, a token that the target writes
-//!   alone. Steps are fed whole, in order of arrival, each session once before any is served again.
+//!   alone. Steps are fed whole. Clients take turns, and each session is served once before any other of its client is
+//!   served again.
 //! - A **prompt** has many tokens without logits, including those that a parked session reads again. Prompts are fed in
 //!   chunks: clients take turns, and so do the sessions of each client.
 //!
 //! | work | rows of a run |
 //! |---|---|
 //! | steps | up to B; up to 3B/4 while a prompt waits, so that prompts always progress |
+//! | steps of one client | the same; up to B/4, or one step, while there are other clients |
 //! | tokens of prompts, together | rows that steps leave, up to a chunk of B/4 |
 //!
-//! A step waits for at most one chunk of prompts before its own run begins, however many and long they are.
+//! A step waits for at most one run before its own begins. That run has a chunk of prompts at most, however many and
+//! long they are, and a quarter of the rows for each client before.
 
-use std::{collections::VecDeque, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use crate::rotation::Rotation;
 
@@ -24,6 +30,12 @@ const STEP_SILENT_TOKENS: usize = 16;
 
 /// Divisor of the budget: the part that is kept for prompts.
 const PROMPT_SHARE: usize = 4;
+
+/// Divisor of the budget: the part that steps of one client may have beside other clients.
+const CLIENT_SHARE: usize = 4;
+
+/// Number of runs for which a client counts as one of several after a run with its work.
+const RECENT_RUNS: u64 = 16;
 
 /// Remaining work of a session's pass: `tokens` to feed, of which the last `rows` need logits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,14 +62,18 @@ pub(super) struct Piece {
 #[derive(Debug)]
 pub(super) struct Schedule {
     budget: usize,
-    steps: VecDeque<(u64, Work)>,
+    steps: Rotation<IpAddr, (u64, Work)>,
     prompts: Rotation<IpAddr, (u64, Work)>,
+    /// Number of planned runs, and for each recent client the last one that had its work.
+    runs: u64,
+    recent: BTreeMap<IpAddr, u64>,
 }
 
 impl Schedule {
     /// A schedule for runs of at most `budget` rows; see [`most_rows`] for the largest pass.
     pub(super) fn new(budget: usize) -> Self {
-        Self { budget, steps: VecDeque::new(), prompts: Rotation::default() }
+        let (steps, prompts) = (Rotation::default(), Rotation::default());
+        Self { budget, steps, prompts, runs: 0, recent: BTreeMap::new() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -69,7 +85,7 @@ impl Schedule {
         if work.silent() > STEP_SILENT_TOKENS {
             self.prompts.push(client, (slot, work));
         } else {
-            self.steps.push_back((slot, work));
+            self.steps.push(client, (slot, work));
         }
     }
 
@@ -96,8 +112,18 @@ impl Schedule {
         let mut pieces = Vec::new();
         let mut left = self.budget;
         let kept = if self.prompts.is_empty() { 0 } else { self.budget / PROMPT_SHARE };
-        while let Some((slot, work)) = self.steps.pop_front_if(|(_, work)| work.tokens + kept <= left) {
+        let most = if self.has_several_clients() { self.budget / CLIENT_SHARE } else { self.budget };
+        // Rows of each client's steps.
+        let mut taken = BTreeMap::<IpAddr, usize>::new();
+        let fits = |taken: &BTreeMap<IpAddr, usize>, left: usize, client: &IpAddr, tokens: usize| {
+            tokens + kept <= left && taken.get(client).is_none_or(|before| before + tokens <= most)
+        };
+        while let Some((client, (slot, work))) =
+            self.steps.pop_if(|client, (_, work)| fits(&taken, left, client, work.tokens))
+        {
             left -= work.tokens;
+            *taken.entry(client).or_default() += work.tokens;
+            self.recent.insert(client, self.runs);
             pieces.push(Piece { slot, tokens: work.tokens, completes: true });
         }
         let mut share = left.min(self.budget / PROMPT_SHARE);
@@ -106,6 +132,7 @@ impl Schedule {
                 break;
             }
             let Some((client, (slot, mut work))) = self.prompts.pop() else { break };
+            self.recent.insert(client, self.runs);
             // All rows come from one run, together with the last silent tokens if there is room.
             let completes = work.silent() <= share && work.tokens <= left;
             let tokens = if completes { work.tokens } else { work.silent().min(share) };
@@ -117,12 +144,21 @@ impl Schedule {
                 continue;
             }
             if work.silent() == 0 {
-                self.steps.push_back((slot, work));
+                self.steps.push(client, (slot, work));
             } else {
                 self.prompts.push(client, (slot, work));
             }
         }
         pieces
+    }
+
+    /// Begins the next run. Returns true if more than one client has work, or had some lately.
+    fn has_several_clients(&mut self) -> bool {
+        self.runs += 1;
+        self.recent.retain(|_, last| *last + RECENT_RUNS >= self.runs);
+        let mut clients: BTreeSet<&IpAddr> = self.recent.keys().collect();
+        clients.extend(self.steps.owners().chain(self.prompts.owners()));
+        clients.len() > 1
     }
 }
 
@@ -134,7 +170,7 @@ pub(super) const fn most_rows(budget: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use std::{
-        collections::{BTreeMap, HashSet},
+        collections::{HashSet, VecDeque},
         net::Ipv4Addr,
     };
 
@@ -144,6 +180,7 @@ mod tests {
 
     const BUDGET: usize = 128;
     const CHUNK: usize = BUDGET / PROMPT_SHARE;
+    const CLIENTS: u32 = 3;
 
     /// Address of a client by its number.
     fn client(number: u32) -> IpAddr {
@@ -186,6 +223,25 @@ mod tests {
         assert_eq!(schedule.next_run()[0].slot, 1);
     }
 
+    /// The witness of `bench hostile` waited behind all rounds of sixteen sessions of another address.
+    #[test]
+    fn steps_of_one_client_leave_room_for_another_that_comes_now_and_then() {
+        let mut schedule = schedule([step(17); 16]);
+        // The only client: its run is full.
+        assert_eq!(schedule.next_run().len(), BUDGET / 17);
+        schedule.push(client(1), 16, step(5));
+        let run = schedule.next_run();
+        assert_eq!(run.iter().map(|piece| piece.slot).collect::<Vec<_>>(), [7, 16]);
+        // It is gone, but may come back during the next runs: these are short.
+        (0..7).for_each(|slot| schedule.push(client(0), slot, step(17)));
+        assert_eq!(schedule.next_run().len(), 1);
+        for _ in 0..RECENT_RUNS {
+            schedule.next_run();
+            (20..36).for_each(|slot| schedule.push(client(0), slot, step(1)));
+        }
+        assert!(schedule.next_run().len() > 32);
+    }
+
     #[test]
     fn rows_that_do_not_fit_behind_a_prompt_come_next() {
         let rows = most_rows(BUDGET);
@@ -223,7 +279,7 @@ mod tests {
             while !arrivals.is_empty() || !open.is_empty() {
                 for _ in 0..pace {
                     if let Some((slot, work)) = arrivals.pop_front_if(|(slot, _)| !open.contains_key(slot)) {
-                        schedule.push(client(slot as u32 % 3), slot, work);
+                        schedule.push(client(slot as u32 % CLIENTS), slot, work);
                         open.insert(slot, (work, 0));
                         if work.silent() <= STEP_SILENT_TOKENS {
                             steps.push(slot);
@@ -236,11 +292,20 @@ mod tests {
                 prop_assert!(run.iter().map(|piece| piece.tokens).sum::<usize>() <= BUDGET);
                 let slots: HashSet<u64> = run.iter().map(|piece| piece.slot).collect();
                 prop_assert_eq!(slots.len(), run.len());
-                // Steps: the oldest ones are served whole.
+                // Steps: the oldest ones of each client are served whole.
                 let served: Vec<u64> = steps.iter().copied().filter(|slot| slots.contains(slot)).collect();
-                prop_assert_eq!(&served[..], &steps[..served.len()]);
+                for number in 0..CLIENTS {
+                    let of = |slots: &[u64]| -> Vec<u64> {
+                        slots.iter().copied().filter(|slot| *slot as u32 % CLIENTS == number).collect()
+                    };
+                    let (served, waiting) = (of(&served), of(&steps));
+                    prop_assert_eq!(&served[..], &waiting[..served.len()]);
+                    let rows: usize = served.iter().map(|slot| open[slot].0.tokens).sum();
+                    let is_alone = open.keys().all(|slot| *slot as u32 % CLIENTS == number);
+                    prop_assert!(is_alone || served.len() < 2 || rows <= BUDGET / CLIENT_SHARE, "{} rows", rows);
+                }
                 prop_assert!(steps.is_empty() || !served.is_empty());
-                steps.drain(..served.len());
+                steps.retain(|slot| !served.contains(slot));
                 // Prompts: at most one chunk of them together, whatever the steps are.
                 let silent = |piece: &&Piece| prompts.contains(&piece.slot);
                 let fed: usize =
