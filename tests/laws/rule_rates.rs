@@ -37,12 +37,7 @@ fn scheme(rule: &Rule) -> SchemeParameters {
 const DEVIATIONS: f64 = 4.5;
 /// Length of a text, in tokens.
 const TOKENS: u32 = 96;
-const PROMPTS: [&str; 4] = [
-    "Once upon a time",
-    "The old king had three sons",
-    "Far away in the forest there lived",
-    "The wolf looked at the lamb and said",
-];
+const PROMPTS: [&str; 2] = ["The old king had three sons", "The wolf looked at the lamb and said"];
 
 /// Sums over the judged drafts of some texts.
 #[derive(Debug, Default)]

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything, step by step, with a verdict at the end.
 
 use std::fmt;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -178,8 +179,13 @@ fn test_page(workspace: &Workspace, full: bool) -> Result<()> {
     let page = Page::install(workspace)?;
     // The page's types come from the edge.
     wasm::build_edge(workspace, builds(full))?;
-    process::run(&mut page.script("check")?)?;
-    process::run(&mut page.script("test")?)?;
+    let (mut check, mut tests) = (page.script("check")?, page.script("test")?);
+    // Each keeps one core busy.
+    thread::scope(|scope| {
+        let tests = scope.spawn(|| process::run(&mut tests));
+        process::run(&mut check)?;
+        tests.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })?;
     page.build()
 }
 
