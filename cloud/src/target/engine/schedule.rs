@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(schedule.next_run()[0].slot, 1);
     }
 
-    /// The witness of `bench hostile` waited behind all rounds of sixteen sessions of another address.
+    /// The witness of `bench hostile` waited for all rounds of sixteen sessions of another address.
     #[test]
     fn steps_of_one_client_leave_room_for_another_that_comes_now_and_then() {
         let mut schedule = schedule([step(17); 16]);
