@@ -92,6 +92,9 @@ struct Total {
     /// Seconds until the first token was visible, and until one was confirmed.
     first_visible: f64,
     first_confirmed: f64,
+    /// Texts whose first visible token was a guess, and the seconds until these were visible.
+    early: f64,
+    first_early: f64,
     /// Seconds from the first visible token on, and visible unconfirmed tokens summed over them.
     seconds: f64,
     ahead: f64,
@@ -173,7 +176,12 @@ impl View {
         }
         if !self.is_visible && self.reach > 0 {
             self.is_visible = true;
-            total.first_visible += (now - self.began).as_secs_f64();
+            let seconds = (now - self.began).as_secs_f64();
+            total.first_visible += seconds;
+            if self.confirmed == 0 {
+                total.early += 1.0;
+                total.first_early += seconds;
+            }
         }
     }
 
@@ -212,15 +220,18 @@ fn tables(totals: &[(u64, f64, Total)]) -> Result<String, Failure> {
         "A native edge and the engine in one process, the link emulated in real time: {} texts of at most {TOKENS} \
          tokens for each row, default settings. From: least chance of a guess that is shown. Ahead: \
          visible tokens that are not confirmed, mean over time. Replaced: share of the shown guesses.\n\n\
-         | round trip, ms | from | first visible token, ms | first confirmed token, ms | tokens ahead | replaced | \
-         replacements / 100 tokens |\n|--:|--:|--:|--:|--:|--:|--:|\n",
+         | round trip, ms | from | first visible token, ms | texts that begin with a guess | theirs, ms | first confirmed \
+         token, ms | tokens ahead | replaced | replacements / 100 tokens |\n\
+         |--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
         totals.first().map_or(0.0, |(_, _, total)| total.texts),
     );
     for (trip, from, total) in totals {
         writeln!(
             text,
-            "| {trip} | {from} | {:.1} | {:.1} | {:.2} | {:.1} % | {:.2} |",
+            "| {trip} | {from} | {:.1} | {:.0} % | {:.1} | {:.1} | {:.2} | {:.1} % | {:.2} |",
             1e3 * total.first_visible / total.texts,
+            100.0 * total.early / total.texts,
+            1e3 * total.first_early / total.early.max(1.0),
             1e3 * total.first_confirmed / total.texts,
             total.ahead / total.seconds,
             100.0 * total.withdrawn / total.shown.max(1.0),

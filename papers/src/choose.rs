@@ -22,7 +22,7 @@ use crate::{
     reproduce::{
         cascades::{
             curves::View,
-            sweep::{self, Answer, Method},
+            sweep::{self, Answer, Method, Sweep},
         },
         laboratory::Laboratory,
         sessions::Failure,
@@ -32,11 +32,14 @@ use crate::{
 /// A kind of cascade, by its threshold.
 type Cascade = fn(f64) -> Method;
 
+/// Number of parameters of each kind.
+const PARAMETERS: usize = 10;
+
 /// Methods that can compute less than a row a token, each at parameters from the safest on. Rules cannot: they judge
 /// every draft.
-const TRIED: [(Cascade, [f64; 8]); 2] = [
-    (Method::SequenceCascade, [0.01, 0.03, 0.05, 0.06, 0.07, 0.08, 0.1, 0.15]),
-    (Method::TokenCascade, [0.005, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.35]),
+const TRIED: [(Cascade, [f64; PARAMETERS]); 2] = [
+    (Method::SequenceCascade, [0.01, 0.03, 0.05, 0.06, 0.07, 0.08, 0.1, 0.15, 0.3, 0.6]),
+    (Method::TokenCascade, [0.005, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.35, 0.5, 0.7]),
 ];
 /// Drafts of a round, γ, where there are rounds.
 const GAMMA: u32 = 5;
@@ -118,17 +121,24 @@ pub fn report(laboratory: &mut Laboratory, aim: Aim) -> Result<Report, Failure> 
     let Aim { quality, confidence, temperature, top_p } = aim;
     let sweep = sweep::of(laboratory)?;
     let view = View { temperature, top_p, gamma: GAMMA, task: None };
-    let alone = sweep.answers(&View { gamma: 1, ..view }.point(Method::TargetAlone))?;
+    let metric = sweep.scored_by().clone();
+    // An answer's tokens, rows and score of which a share is to be kept.
+    let answers = |sweep: &mut Sweep, method: Method| -> Result<Vec<Answer>, Failure> {
+        let gamma = if method == Method::TargetAlone { 1 } else { GAMMA };
+        let mut answers = sweep.answers(&View { gamma, ..view }.point(method))?.to_vec();
+        answers.iter_mut().for_each(|answer| answer.worth.score = metric.share(answer.worth.score));
+        Ok(answers)
+    };
+    let alone = answers(sweep, Method::TargetAlone)?;
     let rate = (1.0 - confidence) / TRIED.len() as f64;
     let (mut tried, mut families) = (Vec::new(), Vec::new());
     for (method, parameters) in TRIED {
         let methods = parameters.map(method);
-        let answers =
-            methods.iter().map(|&method| sweep.answers(&view.point(method))).collect::<Result<Vec<_>, _>>()?;
-        let pairs: Vec<_> = answers.iter().map(|answers| pairs(answers, &alone)).collect();
+        let found = methods.iter().map(|&method| answers(sweep, method)).collect::<Result<Vec<_>, _>>()?;
+        let pairs: Vec<_> = found.iter().map(|answers| pairs(answers, &alone)).collect();
         let count = certified(&pairs, quality, rate);
         let mut family = Vec::new();
-        for (index, (method, (answers, pairs))) in methods.into_iter().zip(answers.iter().zip(pairs)).enumerate() {
+        for (index, (method, (answers, pairs))) in methods.into_iter().zip(found.iter().zip(pairs)).enumerate() {
             let outcome = Tried { is_certified: index < count, ..Tried::of(method, answers, &alone) };
             family.push((pairs, outcome.rows.value));
             tried.push(outcome);
@@ -138,8 +148,7 @@ pub fn report(laboratory: &mut Laboratory, aim: Aim) -> Result<Report, Failure> 
     let ends = [Method::TargetAlone, Method::Rule("exact", 0.0), Method::DraftAlone];
     let mut beside = Vec::new();
     for method in ends {
-        let gamma = if method == Method::TargetAlone { 1 } else { GAMMA };
-        beside.push(Tried::of(method, &sweep.answers(&View { gamma, ..view }.point(method))?, &alone));
+        beside.push(Tried::of(method, &answers(sweep, method)?, &alone));
     }
     let chosen = tried.iter().filter(|tried| tried.is_certified && tried.rows.value < 1.0);
     let chosen = chosen.min_by(|a, b| a.rows.value.total_cmp(&b.rows.value));
@@ -201,6 +210,7 @@ fn text<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reproduce::metric::Metric;
 
     /// Questions that the target answers with probability 0.9, and the method as often times `quality`.
     fn sample(random: &mut Randomness, count: usize, quality: f64) -> Vec<Pair> {
@@ -230,6 +240,19 @@ mod tests {
         assert!(wrong <= 600 / 20, "{wrong} of 600");
         assert!(useful > 570, "{useful} of 600");
         assert!(unordered > 600 / 20, "an error rate that is not kept is caught: {unordered}");
+    }
+
+    /// Scores below 0 have no shares: 0.98 times one would be better than it, and nothing would be certified.
+    #[test]
+    fn a_likelihood_that_is_kept_is_certified() {
+        let kept = |method: f64, metric: &Metric| {
+            let share = |score| metric.share(score);
+            keeps(&vec![Pair { method: share(method), target: share(-0.7) }; 400], 0.98, 0.05)
+        };
+        let metric = Metric::LogLikelihood;
+        assert!(kept(-0.7, &metric) && !kept(-0.7, &Metric::ExactMatch));
+        // e^−0.71 is 0.99 of e^−0.7, e^−0.73 is 0.97 of it.
+        assert!(kept(-0.71, &metric) && !kept(-0.73, &metric));
     }
 
     /// Forty questions without a failure cannot show that one of fifty may fail.

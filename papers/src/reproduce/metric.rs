@@ -165,6 +165,12 @@ impl Metric {
         }
     }
 
+    /// Score of one answer on a scale from 0, of which shares can be kept: a likelihood becomes the geometric mean of
+    /// its tokens' probabilities.
+    pub fn share(&self, score: f64) -> f64 {
+        if matches!(self, Self::LogLikelihood) { score.exp() } else { score }
+    }
+
     /// Score of one answer from its counts.
     pub fn answer_score(&self, counts: &[f64]) -> f64 {
         if matches!(self, Self::Bleu) { bleu::score(counts, true) } else { self.score(counts) }

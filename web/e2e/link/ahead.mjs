@@ -2,8 +2,8 @@
 //
 // Never waiting against the server alone, in Chromium, over emulated links: a part of `cargo xtask bench link`. For each
 // target there are two servers, one that drafts nothing itself (ALONE) and one that does (HELPED). Every way writes the
-// same tokens for the same prompts, taking turns. `near` measures the nearest link only, `trips` all round trips at one
-// rate, both over half as many texts. Writes FILE.
+// same tokens for the same prompts, taking turns. `near` measures the nearest link only, over half as many texts; `trips`
+// compares `ahead` with the server's own drafts over three links. Writes FILE.
 
 import { writeFileSync } from 'node:fs';
 import { chromiumArgs, inChromium } from '../chromium.mjs';
@@ -16,10 +16,10 @@ const trips = rest.includes('trips');
 const targets = rest.filter((argument) => argument.includes('='));
 // The fastest link comes first: who waits for it loses more over each that follows.
 const megabits = quick || near || trips ? [10] : [100, 10, 1, 0.1];
-const roundTrips = near ? [2] : quick ? [2, 20, 50, 100] : [0, 2, 5, 20, 50, 100, 200, 400];
+const roundTrips = near ? [2] : trips ? [20, 50, 100] : quick ? [2, 20, 50, 100] : [0, 2, 5, 20, 50, 100, 200, 400];
 const maxNewTokens = 64;
 /** So many texts over each link at least, and until it took so long, and so many at most. */
-const fewestTexts = (near || trips ? 1 : 2) * prompts.length;
+const fewestTexts = (near ? 1 : trips ? 4 : 2) * prompts.length;
 const enoughMs = 8000;
 const mostTexts = 4 * prompts.length;
 /** The rate at which every way is tried over every round trip, be it ever so slow, and 2 ms are. */
@@ -31,7 +31,7 @@ const hopelessly = 1.5;
 const chains = { name: 'ahead, chains', apart: true, options: { scheme: 'ahead', candidates: 1 }, beside: true };
 
 /** `beside`: told for comparison, each prompt once, at one rate. The server alone and plans are what `ahead` is held to. */
-const ways = [
+const all = [
   { name: 'alone', helped: false, options: { mode: 'cloud-only' } },
   { name: 'ahead', helped: false, options: { scheme: 'ahead' } },
   ...(quick ? [chains] : []),
@@ -63,6 +63,8 @@ const ways = [
     patient: true,
   },
 ];
+const isWithoutPlan = ({ waits, name }) => !waits && !name.startsWith('plan');
+const ways = trips ? all.filter(isWithoutPlan).map((way) => ({ ...way, beside: false })) : all;
 
 /** What is written down of a generation. */
 const kept = [

@@ -222,6 +222,11 @@ impl Sweep {
         self.tasks.questions.len()
     }
 
+    /// The metric of answers.
+    pub fn scored_by(&self) -> &Metric {
+        &self.tasks.metric
+    }
+
     /// Name of the metric; `None` for answers that are right to the letter.
     pub fn metric(&self) -> Option<&'static str> {
         let metric = &self.tasks.metric;

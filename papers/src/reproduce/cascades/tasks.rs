@@ -22,7 +22,7 @@ pub const TASKS: [&str; 4] = ["say", "mend", "sum", "sort"];
 /// Number of questions for each prompt of other papers' settings: a short answer that is right or wrong has little
 /// information.
 const PROMPTS: usize = 20;
-/// Tokens of an answer at most: all that are right have fewer.
+/// Tokens of an answer at most, where no reference is longer: right answers to the tasks have fewer.
 pub const LONGEST: u32 = 48;
 /// Tokens that an answer to a user's question may have beyond the longest reference.
 const SLACK: u32 = 16;
@@ -97,9 +97,12 @@ impl Tasks {
     fn of(laboratory: &Laboratory, data: &Data) -> Result<Self, Failure> {
         let (mut questions, mut longest) = (Vec::new(), 0);
         for (line, number) in data.lines.iter().zip(1..).take(laboratory.prompts) {
-            let missing = || format!("prompt {number} has no reference, which the items of cascades need");
             // The likelihood needs no right answer, but the length of one is the limit of an answer.
-            let answer = line.reference.clone().ok_or_else(missing)?;
+            if line.reference.is_none() && laboratory.metric.needs_reference() {
+                let name = laboratory.metric.name();
+                return Err(format!("prompt {number} has no reference, which {name} needs").into());
+            }
+            let answer = line.reference.clone().unwrap_or_default();
             longest = longest.max(laboratory.pair.tokenizer.encode_prompt(None, &answer)?.len());
             questions.push(Question { task: "data".to_owned(), prompt: String::new(), answer });
         }
@@ -108,7 +111,7 @@ impl Tasks {
             pair: laboratory.pair.clone(),
             questions,
             prompts,
-            longest: longest as u32 + SLACK,
+            longest: if longest == 0 { LONGEST } else { longest as u32 + SLACK },
             metric: laboratory.metric.clone(),
             reader: laboratory.target.clone(),
             are_tasks: false,
