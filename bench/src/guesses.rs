@@ -220,8 +220,8 @@ fn tables(totals: &[(u64, f64, Total)]) -> Result<String, Failure> {
         "A native edge and the engine in one process, the link emulated in real time: {} texts of at most {TOKENS} \
          tokens for each row, default settings. From: least chance of a guess that is shown. Ahead: \
          visible tokens that are not confirmed, mean over time. Replaced: share of the shown guesses.\n\n\
-         | round trip, ms | from | first visible token, ms | texts that begin with a guess | theirs, ms | first confirmed \
-         token, ms | tokens ahead | replaced | replacements / 100 tokens |\n\
+         | round trip, ms | from | first visible token, ms | texts that begin with a guess | theirs, ms | \
+         first confirmed token, ms | tokens ahead | replaced | replacements / 100 tokens |\n\
          |--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
         totals.first().map_or(0.0, |(_, _, total)| total.texts),
     );
