@@ -25,6 +25,7 @@ use crate::{
             sweep::{self, Answer, Method, Sweep},
         },
         laboratory::Laboratory,
+        metric::Metric,
         sessions::Failure,
     },
 };
@@ -116,7 +117,7 @@ struct Tried {
 /// Tries the methods on the laboratory's questions and chooses one.
 ///
 /// # Errors
-/// If the questions have no references, or a session fails.
+/// If the questions have no references and the metric needs them, or a session fails.
 pub fn report(laboratory: &mut Laboratory, aim: Aim) -> Result<Report, Failure> {
     let Aim { quality, confidence, temperature, top_p } = aim;
     let sweep = sweep::of(laboratory)?;
@@ -153,11 +154,16 @@ pub fn report(laboratory: &mut Laboratory, aim: Aim) -> Result<Report, Failure> 
     let chosen = tried.iter().filter(|tried| tried.is_certified && tried.rows.value < 1.0);
     let chosen = chosen.min_by(|a, b| a.rows.value.total_cmp(&b.rows.value));
     let halves = trials(&families, quality, rate);
-    let text = text(&aim, chosen, beside.iter().chain(&tried), (sweep.questions(), halves))?;
+    let metric = if matches!(metric, Metric::LogLikelihood) {
+        "geometric mean of the tokens' probabilities under the target"
+    } else {
+        metric.name()
+    };
+    let text = text(&aim, metric, chosen, beside.iter().chain(&tried), (sweep.questions(), halves))?;
     let of =
         |tried: &Tried| json!({ "method": tried.method.to_string(), "rows": tried.rows, "quality": tried.quality });
     let numbers = json!({
-        "quality": quality, "confidence": confidence, "temperature": temperature, "topP": top_p,
+        "quality": quality, "confidence": confidence, "score": metric, "temperature": temperature, "topP": top_p,
         "questions": sweep.questions(), "halves": { "certified": halves.1, "kept": halves.0 }, "chosen": chosen.map(of), "tried": tried.iter().map(of).collect::<Vec<_>>(),
     });
     Ok(Report { text, numbers, svg: None })
@@ -178,6 +184,7 @@ impl Tried {
 
 fn text<'a>(
     aim: &Aim,
+    metric: &str,
     chosen: Option<&Tried>,
     tried: impl Iterator<Item = &'a Tried>,
     (questions, (kept, certain)): (usize, (usize, usize)),
@@ -196,7 +203,7 @@ fn text<'a>(
         text,
         "Wanted: at least {quality} of the target's score, with a confidence of {confidence}, at T = {temperature} and \
          top-p = {top_p}; {questions} questions, γ = {GAMMA}. Rows that the target computes: one for each token that \
-         it writes, draft that it judges, and passed token that it reads. Of {TRIALS} random halves of the questions \
+         it writes, draft that it judges, and passed token that it reads. Score: {metric}. Of {TRIALS} random halves of the questions \
          {certain} certify a method; on the other half {kept} of these keep the quality.\n\n\
          | method | rows / token | score / target's | keeps the quality |\n|---|--:|--:|---|"
     )?;
@@ -210,7 +217,6 @@ fn text<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reproduce::metric::Metric;
 
     /// Questions that the target answers with probability 0.9, and the method as often times `quality`.
     fn sample(random: &mut Randomness, count: usize, quality: f64) -> Vec<Pair> {

@@ -330,7 +330,7 @@ enum Pairs {
     /// The built-in draft before targets of three sizes, over all links; server and browser have a core each, as two
     /// machines have theirs.
     SmallDraft,
-    /// A draft of a real size, over all round trips.
+    /// A draft of a real size, over three round trips.
     RealDraft,
     /// Server and browser share their cores, as on the machine of someone who tries it; over the nearest link.
     OneMachine,

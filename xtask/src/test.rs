@@ -183,8 +183,8 @@ fn test_page(workspace: &Workspace, full: bool) -> Result<()> {
     // Each keeps one core busy.
     thread::scope(|scope| {
         let tests = scope.spawn(|| process::run(&mut tests));
-        process::run(&mut check)?;
-        tests.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        let checked = process::run(&mut check);
+        tests.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).and(checked)
     })?;
     page.build()
 }

@@ -25,6 +25,10 @@ impl Backend for DeviceModel {
         false
     }
 
+    fn are_rows_cheap(&self) -> bool {
+        !self.device().is_cpu()
+    }
+
     fn new_cache(&self) -> DeviceCache {
         self.new_cache()
     }

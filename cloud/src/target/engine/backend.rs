@@ -22,6 +22,11 @@ pub trait Backend: Send + 'static {
         true
     }
 
+    /// Returns true if a run of many rows takes hardly longer than one of a quarter of them, as on a GPU.
+    fn are_rows_cheap(&self) -> bool {
+        false
+    }
+
     /// Creates an empty cache for a session.
     fn new_cache(&self) -> KvCache<Self::Pages>;
 

@@ -195,7 +195,7 @@ impl Engine {
 }
 
 impl ModelSlot {
-    /// Assigns the slot to a client, whose prompts take turns with those of other clients.
+    /// Assigns the slot to a client, whose work takes turns with that of other clients.
     #[must_use]
     pub(crate) fn of(mut self, client: IpAddr) -> Self {
         self.client = subnet(client);

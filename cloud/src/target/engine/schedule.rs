@@ -12,11 +12,11 @@
 //! | work | rows of a run |
 //! |---|---|
 //! | steps | up to B; up to 3B/4 while a prompt waits, so that prompts always progress |
-//! | steps of one client | the same; up to B/4, or one step, while there are other clients |
+//! | steps of one client | the same; up to B/4, or one step, while there are other clients and rows cost time |
 //! | tokens of prompts, together | rows that steps leave, up to a chunk of B/4 |
 //!
-//! A step waits for at most one run before its own begins. That run has a chunk of prompts at most, however many and
-//! long they are, and a quarter of the rows for each client before.
+//! The first step of each client is served in turn; its further steps wait for room in the client's part. A run before
+//! has a chunk of prompts at most, however many and long they are.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -62,6 +62,8 @@ pub(super) struct Piece {
 #[derive(Debug)]
 pub(super) struct Schedule {
     budget: usize,
+    /// Rows that steps of one client may have beside other clients.
+    most_of_client: usize,
     steps: Rotation<IpAddr, (u64, Work)>,
     prompts: Rotation<IpAddr, (u64, Work)>,
     /// Number of planned runs, and for each recent client the last one that had its work.
@@ -70,14 +72,21 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// A schedule for runs of at most `budget` rows; see [`most_rows`] for the largest pass.
-    pub(super) fn new(budget: usize) -> Self {
+    /// A schedule for runs of at most `budget` rows; see [`most_rows`] for the largest pass. Clients have a share of a
+    /// run unless rows are cheap.
+    pub(super) fn new(budget: usize, are_rows_cheap: bool) -> Self {
         let (steps, prompts) = (Rotation::default(), Rotation::default());
-        Self { budget, steps, prompts, runs: 0, recent: BTreeMap::new() }
+        let most_of_client = if are_rows_cheap { budget } else { budget / CLIENT_SHARE };
+        Self { budget, most_of_client, steps, prompts, runs: 0, recent: BTreeMap::new() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.steps.is_empty() && self.prompts.is_empty()
+    }
+
+    /// Returns true if steps wait that the last run had no room for, or that came after it.
+    pub(super) fn has_steps(&self) -> bool {
+        !self.steps.is_empty()
     }
 
     /// Adds a pass of a client's session. `rows` are at most [`most_rows`] of the budget and at most the tokens.
@@ -112,7 +121,7 @@ impl Schedule {
         let mut pieces = Vec::new();
         let mut left = self.budget;
         let kept = if self.prompts.is_empty() { 0 } else { self.budget / PROMPT_SHARE };
-        let most = if self.has_several_clients() { self.budget / CLIENT_SHARE } else { self.budget };
+        let most = if self.has_several_clients() { self.most_of_client } else { self.budget };
         // Rows of each client's steps.
         let mut taken = BTreeMap::<IpAddr, usize>::new();
         let fits = |taken: &BTreeMap<IpAddr, usize>, left: usize, client: &IpAddr, tokens: usize| {
@@ -156,9 +165,9 @@ impl Schedule {
     fn has_several_clients(&mut self) -> bool {
         self.runs += 1;
         self.recent.retain(|_, last| *last + RECENT_RUNS >= self.runs);
-        let mut clients: BTreeSet<&IpAddr> = self.recent.keys().collect();
-        clients.extend(self.steps.owners().chain(self.prompts.owners()));
-        clients.len() > 1
+        let clients = self.recent.keys().chain(self.steps.owners()).chain(self.prompts.owners());
+        // The server's own passes, such as those of /readyz, have no address.
+        clients.filter(|client| !client.is_unspecified()).collect::<BTreeSet<_>>().len() > 1
     }
 }
 
@@ -184,7 +193,7 @@ mod tests {
 
     /// Address of a client by its number.
     fn client(number: u32) -> IpAddr {
-        Ipv4Addr::from(number).into()
+        Ipv4Addr::from(0x0a00_0001 + number).into()
     }
 
     fn step(rows: usize) -> Work {
@@ -192,7 +201,7 @@ mod tests {
     }
 
     fn schedule(works: impl IntoIterator<Item = Work>) -> Schedule {
-        let mut schedule = Schedule::new(BUDGET);
+        let mut schedule = Schedule::new(BUDGET, false);
         (0..).zip(works).for_each(|(slot, work)| schedule.push(client(0), slot, work));
         schedule
     }
@@ -236,6 +245,7 @@ mod tests {
         (0..7).for_each(|slot| schedule.push(client(0), slot, step(17)));
         assert_eq!(schedule.next_run().len(), 1);
         for _ in 0..RECENT_RUNS {
+            schedule.push(Ipv4Addr::UNSPECIFIED.into(), 50, step(1));
             schedule.next_run();
             (20..36).for_each(|slot| schedule.push(client(0), slot, step(1)));
         }
@@ -271,7 +281,7 @@ mod tests {
         /// Passes arrive between runs, at most one of a slot; every run keeps the rules.
         #[test]
         fn runs_are_fair_and_keep_the_budget(arrivals in vec((0..12u64, work()), 1..80), pace in 1..6usize) {
-            let mut schedule = Schedule::new(BUDGET);
+            let mut schedule = Schedule::new(BUDGET, false);
             let mut arrivals = VecDeque::from(arrivals);
             // By slot: remaining work, and number of runs since it was last served.
             let mut open: BTreeMap<u64, (Work, usize)> = BTreeMap::new();

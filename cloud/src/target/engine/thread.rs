@@ -176,13 +176,14 @@ struct Taken<P: PageSource> {
 impl<B: Backend> Thread<B> {
     pub(super) fn new(backend: B, settings: &EngineSettings, metrics: Arc<Metrics>, rates: Arc<EngineRates>) -> Self {
         let budget = usize::try_from(settings.kv_memory.as_u64()).unwrap_or(usize::MAX);
+        let schedule = Schedule::new(settings.batch_rows, backend.are_rows_cheap());
         Self {
             empty: backend.new_cache(),
             backend,
             most_rows: most_rows(settings.batch_rows),
             budget,
             memory: Memory::new(budget, settings.turn),
-            schedule: Schedule::new(settings.batch_rows),
+            schedule,
             line: VecDeque::new(),
             sequences: HashMap::new(),
             gathering: Gathering::default(),
@@ -214,6 +215,8 @@ impl<B: Backend> Thread<B> {
             loop {
                 match queue.try_recv() {
                     Ok(job) => self.take(job),
+                    // Sessions that come back now would queue after what the last run has left.
+                    Err(TryRecvError::Empty) if self.schedule.has_steps() => break,
                     Err(TryRecvError::Empty) => match self.gathering.expected(self.started.elapsed()) {
                         None => break,
                         Some(wait) => match queue.recv_timeout(wait) {

@@ -287,7 +287,8 @@ pub fn preface(sweep: &Sweep) -> String {
 /// Cells of a table: quality, its difference to the target's, similarity, latency and rejections.
 fn cells(summary: &Summary) -> [String; 5] {
     let Summary { quality, similarity, latency, rejected, gain } = summary;
-    let number = |estimate: &Estimate| format!("{estimate:.3}");
+    let number =
+        |estimate: &Estimate| if estimate.value.is_nan() { "–".to_owned() } else { format!("{estimate:.3}") };
     [number(quality), format!("{gain:+.3}"), number(similarity), number(latency), number(rejected)]
 }
 

@@ -271,7 +271,7 @@ impl Sweep {
             let seconds = seconds(session, method, written[index % count], &self.clock);
             self.records.add(Record {
                 score: Some(worth.score),
-                similarity: Some(worth.similarity),
+                similarity: Some(worth.similarity).filter(|similarity| !similarity.is_nan()),
                 seconds: Some(seconds),
                 ..Record::of(&key, index % count, index as u64 + 1, session)
             });

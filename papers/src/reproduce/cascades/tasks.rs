@@ -34,8 +34,8 @@ pub struct Question {
     pub task: String,
     /// Text that the models continue.
     pub prompt: String,
-    /// The right answer to the question.
-    pub answer: String,
+    /// The right answer to the question; `None` where the metric needs none.
+    pub answer: Option<String>,
 }
 
 /// A pair and the questions that it is asked.
@@ -61,7 +61,7 @@ pub struct Tasks {
 pub struct Worth {
     /// Score by the metric: by default 1 if the answer is right to the letter, or else 0.
     pub score: f64,
-    /// 1 − edit distance / length of the longer of answer and reference, from 0 to 1.
+    /// 1 − edit distance / length of the longer of answer and reference, from 0 to 1; NaN without a reference.
     pub similarity: f64,
 }
 
@@ -70,7 +70,8 @@ impl Tasks {
     /// pair with the user's questions.
     ///
     /// # Errors
-    /// If a file is not what it should be, a question has no reference, or another pair has no questions of its own.
+    /// If a file is not what it should be, a question has no reference and the metric needs one, or another pair has no
+    /// questions of its own.
     pub fn open(laboratory: &Laboratory) -> Result<Self, Failure> {
         if let Some(data) = &laboratory.data {
             return Self::of(laboratory, data);
@@ -95,23 +96,25 @@ impl Tasks {
 
     /// The user's questions to the laboratory's own pair.
     fn of(laboratory: &Laboratory, data: &Data) -> Result<Self, Failure> {
-        let (mut questions, mut longest) = (Vec::new(), 0);
+        let (mut questions, mut longest) = (Vec::new(), None);
         for (line, number) in data.lines.iter().zip(1..).take(laboratory.prompts) {
             // The likelihood needs no right answer, but the length of one is the limit of an answer.
             if line.reference.is_none() && laboratory.metric.needs_reference() {
                 let name = laboratory.metric.name();
-                return Err(format!("prompt {number} has no reference, which {name} needs").into());
+                let advice = "give references, or use --metric log-likelihood";
+                return Err(format!("prompt {number} has no reference, which {name} needs: {advice}").into());
             }
-            let answer = line.reference.clone().unwrap_or_default();
-            longest = longest.max(laboratory.pair.tokenizer.encode_prompt(None, &answer)?.len());
-            questions.push(Question { task: "data".to_owned(), prompt: String::new(), answer });
+            if let Some(answer) = &line.reference {
+                longest = longest.max(Some(laboratory.pair.tokenizer.encode_prompt(None, answer)?.len()));
+            }
+            questions.push(Question { task: "data".to_owned(), prompt: String::new(), answer: line.reference.clone() });
         }
         let prompts = data.prompts.iter().take(questions.len()).cloned().collect();
         Ok(Self {
             pair: laboratory.pair.clone(),
             questions,
             prompts,
-            longest: if longest == 0 { LONGEST } else { longest as u32 + SLACK },
+            longest: longest.map_or(LONGEST, |tokens| tokens as u32 + SLACK),
             metric: laboratory.metric.clone(),
             reader: laboratory.target.clone(),
             are_tasks: false,
@@ -123,17 +126,18 @@ impl Tasks {
     /// # Errors
     /// If the metric is the likelihood under the target, and the target fails.
     pub fn worth(&self, question: &Question, session: &Session) -> Result<Worth, Failure> {
-        let (said, right) = (self.pair.tokenizer.decode(&session.tokens), &question.answer);
         // Answers of the tasks have no white space at their ends.
-        let (said, right) = if self.are_tasks { (&said[..], &right[..]) } else { (said.trim(), right.trim()) };
+        let trimmed = |text: &'_ str| if self.are_tasks { text.to_owned() } else { text.trim().to_owned() };
+        let said = trimmed(&self.pair.tokenizer.decode(&session.tokens));
+        let right = question.answer.as_deref().map(trimmed);
         let score = match &self.metric {
-            Metric::ExactMatch => f64::from(u8::from(said == right)),
+            Metric::ExactMatch => f64::from(u8::from(Some(&said) == right.as_ref())),
             metric => {
                 let turns = std::slice::from_ref(session);
-                metric.answer_score(&metric.counts(turns, Some(right), &self.pair.tokenizer, &self.reader)?)
+                metric.answer_score(&metric.counts(turns, right.as_deref(), &self.pair.tokenizer, &self.reader)?)
             }
         };
-        Ok(Worth { score, similarity: similarity(said, right) })
+        Ok(Worth { score, similarity: right.map_or(f64::NAN, |right| similarity(&said, &right)) })
     }
 }
 
