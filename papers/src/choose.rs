@@ -203,8 +203,8 @@ fn text<'a>(
         text,
         "Wanted: at least {quality} of the target's score, with a confidence of {confidence}, at T = {temperature} and \
          top-p = {top_p}; {questions} questions, γ = {GAMMA}. Rows that the target computes: one for each token that \
-         it writes, draft that it judges, and passed token that it reads. Score: {metric}. Of {TRIALS} random halves of the questions \
-         {certain} certify a method; on the other half {kept} of these keep the quality.\n\n\
+         it writes, draft that it judges, and passed token that it reads. Score: {metric}. Of {TRIALS} \
+         random halves of the questions {certain} certify a method; on the other half {kept} of these keep it.\n\n\
          | method | rows / token | score / target's | keeps the quality |\n|---|--:|--:|---|"
     )?;
     for Tried { method, rows, quality, is_certified } in tried {

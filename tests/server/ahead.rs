@@ -88,7 +88,11 @@ async fn branches_change_no_text() {
     let mut cut = NativeEdge::connect(&draft, draft_info(&draft), &proxy.url, None, RETRY).await.unwrap();
     let plan = Schedule { group: 1, patience: 0.0, lead: 3 };
     let (mut branched, mut resumed) = (0, 0);
-    for seed in 0..18 {
+    for seed in 0..90 {
+        // On a busy machine second candidates seldom come in time: more texts then.
+        if seed >= 18 && branched > 2 && resumed > 4 {
+            break;
+        }
         let temperature = [0.0, 0.7, 1.0][seed as usize % 3];
         let prompt = vec![3, 1 + seed as u32 % 5];
         let settings = |mode| settings(&mode, temperature, seed);
