@@ -1,6 +1,7 @@
 // The chat without its server: after a reload in the middle of an answer, and from the first message on.
 
 import { rm } from 'node:fs/promises';
+import { isFull } from './built.js';
 import { expect, test } from './fixtures.js';
 import type { Demo } from './fixtures.js';
 import { writeGrownTarget } from './grown.js';
@@ -8,7 +9,7 @@ import { Proxy } from './proxy.mjs';
 import { Server } from './server.js';
 
 test.use({ serviceWorkers: 'allow' });
-// The longest outage is a minute, in which other tests run.
+// During an outage other tests run.
 test.describe.configure({ mode: 'parallel' });
 
 /** At a seed the server's noise belongs to the positions of the text, whichever session asks for them. */
@@ -109,7 +110,7 @@ test('a page that opens without the server answers in grey, and is confirmed whe
 });
 
 // A minute is within the session’s lifetime, like ten seconds: it takes `cargo xtask test --full`.
-for (const seconds of process.env.OUTRIDER_FULL ? [1, 10, 60] : [1, 10]) {
+for (const seconds of isFull ? [1, 10, 60] : [1, 10]) {
   test(`an answer is the same after ${seconds} s without a network and a reload`, async ({ demo }) => {
     test.setTimeout(180_000);
     await using server = await Server.start(slow);

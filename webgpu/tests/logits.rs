@@ -55,7 +55,11 @@ fn assert_close(actual: &[f32], expected: &[f32], what: &str) {
 
 /// The GPU for a test of what no adapter does otherwise: `cargo xtask test --full` runs it.
 async fn gpu_unless_brief() -> Option<Gpu> {
-    if IS_BRIEF { None } else { gpu().await }
+    if IS_BRIEF {
+        eprintln!("SKIPPED, as it runs with --full");
+        return None;
+    }
+    gpu().await
 }
 
 /// All golden models, or one of each of these families where less is wanted.

@@ -73,10 +73,9 @@ pub fn report(apart: &Value, real_draft: &Value, shared: &Value) -> Result<Strin
          acceptance rate. Every way wrote the same text. Tokens/s: median and range over 6 to 12 texts of 64 \
          tokens, 12 with a draft of a real size, 3 to 12 on one machine, taken in turns; of the other ways how \
          many times faster than the server alone over the same link, with its standard error. Plans: what \
-         `ahead` chooses among, each for a whole text. Rounds and own drafts are there to compare \
-         with, over 3 texts. A way that waits and took 1.5 \
-         times as long as the server alone is tried once over each longer round trip, and not over slower \
-         rates.\n",
+         `ahead` chooses among, each for a whole text. Rounds and, but for a draft of a real size, own drafts are \
+         there to compare with, over 3 texts. A way that waits and took 1.5 times as long as the server alone is \
+         tried once over each longer round trip, and not over slower rates.\n",
     );
     for target in array(&apart["targets"]) {
         table(&mut text, target)?;

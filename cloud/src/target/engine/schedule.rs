@@ -124,12 +124,9 @@ impl Schedule {
         let most = if self.has_several_clients() { self.most_of_client } else { self.budget };
         // Rows of each client's steps.
         let mut taken = BTreeMap::<IpAddr, usize>::new();
-        let fits = |taken: &BTreeMap<IpAddr, usize>, left: usize, client: &IpAddr, tokens: usize| {
-            tokens + kept <= left && taken.get(client).is_none_or(|before| before + tokens <= most)
-        };
-        while let Some((client, (slot, work))) =
-            self.steps.pop_if(|client, (_, work)| fits(&taken, left, client, work.tokens))
-        {
+        while let Some((client, (slot, work))) = self.steps.pop_if(|client, (_, work)| {
+            work.tokens + kept <= left && taken.get(client).is_none_or(|before| before + work.tokens <= most)
+        }) {
             left -= work.tokens;
             *taken.entry(client).or_default() += work.tokens;
             self.recent.insert(client, self.runs);

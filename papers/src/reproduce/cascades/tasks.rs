@@ -127,17 +127,17 @@ impl Tasks {
     /// If the metric is the likelihood under the target, and the target fails.
     pub fn worth(&self, question: &Question, session: &Session) -> Result<Worth, Failure> {
         // Answers of the tasks have no white space at their ends.
-        let trimmed = |text: &'_ str| if self.are_tasks { text.to_owned() } else { text.trim().to_owned() };
-        let said = trimmed(&self.pair.tokenizer.decode(&session.tokens));
-        let right = question.answer.as_deref().map(trimmed);
+        let trimmed = if self.are_tasks { |text| text } else { str::trim };
+        let said = self.pair.tokenizer.decode(&session.tokens);
+        let (said, right) = (trimmed(&said), question.answer.as_deref().map(trimmed));
         let score = match &self.metric {
-            Metric::ExactMatch => f64::from(u8::from(Some(&said) == right.as_ref())),
+            Metric::ExactMatch => f64::from(u8::from(Some(said) == right)),
             metric => {
                 let turns = std::slice::from_ref(session);
-                metric.answer_score(&metric.counts(turns, right.as_deref(), &self.pair.tokenizer, &self.reader)?)
+                metric.answer_score(&metric.counts(turns, right, &self.pair.tokenizer, &self.reader)?)
             }
         };
-        Ok(Worth { score, similarity: right.map_or(f64::NAN, |right| similarity(&said, &right)) })
+        Ok(Worth { score, similarity: right.map_or(f64::NAN, |right| similarity(said, right)) })
     }
 }
 
