@@ -87,8 +87,13 @@ impl Bench {
         Player::connect(&server.session_url(), recording).await?.play(usize::MAX).await?;
         let before = server.resident_bytes()?;
         let end = Instant::now() + self.time;
-        let witness = tokio::spawn(witness(server.session_url(), Arc::clone(recording), end));
-        let newcomer = tokio::spawn(newcomer(Stranger::new(NEWCOMER, server.address())?, end));
+        // On a thread of their own: what they wait for is the server, not the strangers that share this program.
+        let witness = witness(server.session_url(), Arc::clone(recording), end);
+        let newcomer = newcomer(Stranger::new(NEWCOMER, server.address())?, end);
+        let neighbours = tokio::task::spawn_blocking(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            Ok::<_, Failure>(runtime.block_on(async { tokio::join!(witness, newcomer) }))
+        });
         let (over, peak) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(before)));
         let mut strangers = JoinSet::new();
         for index in 0..attack.strangers {
@@ -112,8 +117,8 @@ impl Bench {
                     Err(_) => tally.count("without an answer"),
                 }
             }
-            let played = witness.await?;
-            let visits = newcomer.await??;
+            let (played, visits) = neighbours.await??;
+            let visits = visits?;
             over.store(true, Ordering::Relaxed);
             Ok::<_, Failure>((tally, played, visits))
         };

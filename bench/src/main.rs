@@ -18,6 +18,7 @@ mod link;
 mod native;
 mod page;
 mod passes;
+mod predictions;
 mod published;
 mod report;
 mod samples;
@@ -46,6 +47,7 @@ fn main() -> Result<(), Failure> {
         "link" => link::run(arguments),
         "native" => native::run(arguments),
         "page" => page::run(arguments),
+        "predictions" => predictions::run(arguments),
         "published" => published::run(arguments),
         "schemes" => schemes::run(arguments),
         "serve" => serve::run(arguments),

@@ -124,7 +124,10 @@ async fn each_model_writes_what_it_writes_alone_at_the_same_time() {
         ];
         texts.map(|(mode, temperature, expected)| {
             let (server, edge) = (&server, &edge);
-            async move { assert_eq!(ids(&url(server, name), edge, mode, temperature).await, *expected, "{name}") }
+            // Boxed, because all of them together are more than a thread's stack holds.
+            Box::pin(
+                async move { assert_eq!(ids(&url(server, name), edge, mode, temperature).await, *expected, "{name}") },
+            )
         })
     });
     let requests = NAMES.iter().zip(&alone).flat_map(|(name, texts)| {

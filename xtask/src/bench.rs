@@ -65,6 +65,8 @@ enum Bench {
     /// Visits to the page in Chromium, first and second, over emulated links: bytes, and time until the page is ready
     /// and has its first token; four minutes
     Page,
+    /// Speeds that `outrider check` predicts beside those of sessions, for six pairs; ten minutes
+    Predictions,
     /// Time per round from logits to coded bytes and to verdicts, by criterion; minutes
     Sampling,
     /// Every uplink scheme on the default pair: acceptance, bits, passes; it has no shorter form
@@ -95,6 +97,7 @@ pub fn run(workspace: &Workspace, &BenchOptions { bench, form }: &BenchOptions) 
         Bench::Texts => run.texts(),
         Bench::Hostile | Bench::Serve | Bench::Soak => run.serving(),
         Bench::Context => run.context(),
+        Bench::Predictions => run.predictions(),
         Bench::Guesses | Bench::Schemes => run.program(&[]),
     }
 }
@@ -262,6 +265,15 @@ impl Run<'_> {
             measure.arg(vllm).arg(self.proposer());
         }
         process::run(&mut measure)
+    }
+
+    /// The check and the server on one core, the edge on another.
+    fn predictions(&self) -> Result<()> {
+        ensure_taskset()?;
+        let binary = server::build(self.workspace)?;
+        let mut measure = self.command()?;
+        measure.arg(&self.folder).arg(binary).arg(pair::folder(self.workspace)).args(self.form);
+        process::run(&mut hold(measure, 1))
     }
 
     /// The server is a process of its own.

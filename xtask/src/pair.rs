@@ -62,6 +62,6 @@ pub fn program(workspace: &Workspace) -> Result<PathBuf> {
     Ok(workspace.target().join("release").join(format!("outrider-bench{}", std::env::consts::EXE_SUFFIX)))
 }
 
-fn folder(workspace: &Workspace) -> PathBuf {
+pub fn folder(workspace: &Workspace) -> PathBuf {
     workspace.target().join("pair")
 }

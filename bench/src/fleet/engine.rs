@@ -16,7 +16,10 @@ use tokio::{
     time,
 };
 
-use crate::{passes::Failure, serve::process::Scrape};
+use crate::{
+    passes::Failure,
+    serve::process::{Scrape, on_core},
+};
 
 /// Name of the model for clients.
 pub const MODEL: &str = "target";
@@ -93,8 +96,8 @@ impl Launch<'_> {
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         let port = address.port().to_string();
         let log = self.logs.join(format!("fleet-vllm-{port}.log"));
-        let mut command = Command::new("taskset");
-        command.args(["--cpu-list", "0"]).arg(self.vllm).arg("serve").arg(self.model);
+        let mut command = on_core(0, self.vllm);
+        command.arg("serve").arg(self.model);
         command.args(["--host", "127.0.0.1", "--port", &port, "--served-model-name", MODEL]);
         command.args(["--dtype", dtype(), "--max-model-len", "512", "--max-num-seqs", "64", "--enforce-eager"]);
         if let Some(configuration) = drafting.configuration() {

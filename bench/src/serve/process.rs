@@ -14,19 +14,36 @@ use tokio::{
 
 use crate::passes::Failure;
 
+/// All sessions come from one address.
+const NO_ADDRESS_LIMIT: [&str; 2] = ["--max-sessions-per-address", "0"];
+
+/// Returns a command that runs on one core.
+pub fn on_core(core: u32, program: &Path) -> Command {
+    let mut command = Command::new("taskset");
+    command.args(["--cpu-list", &core.to_string()]).arg(program);
+    command
+}
+
 /// A server on a free port, until dropped.
 pub struct Server(process::Server);
 
 impl Server {
     /// Starts it with these arguments and waits until it listens.
     pub fn start(outrider: &Path, arguments: &[&str]) -> Result<Self, Failure> {
-        // All sessions come from here.
-        Self::guarded(outrider, &[&["--max-sessions-per-address", "0"], arguments].concat())
+        Self::run(Command::new(outrider), &[&NO_ADDRESS_LIMIT, arguments].concat())
+    }
+
+    /// Starts it on one core, like [`start`](Self::start) otherwise.
+    pub fn start_on_core(core: u32, outrider: &Path, arguments: &[&str]) -> Result<Self, Failure> {
+        Self::run(on_core(core, outrider), &[&NO_ADDRESS_LIMIT, arguments].concat())
     }
 
     /// Starts it with its default limits, like [`start`](Self::start) otherwise.
     pub fn guarded(outrider: &Path, arguments: &[&str]) -> Result<Self, Failure> {
-        let mut command = Command::new(outrider);
+        Self::run(Command::new(outrider), arguments)
+    }
+
+    fn run(mut command: Command, arguments: &[&str]) -> Result<Self, Failure> {
         // The page's folder need not be there.
         command.args(["serve", "--listen", "127.0.0.1:0", "--web", "no-page"]).args(arguments);
         // A log line for each session would be measured as well.
