@@ -1,7 +1,11 @@
 import { OutriderError } from './errors.js';
+import { within } from './within.js';
 
 /** Pauses before each attempt, in milliseconds; a radio link needs seconds to come back. */
 const PAUSES_MS = [0, 250, 1000, 3000];
+
+/** Longest time without a byte, in milliseconds, after which a transfer is begun again. */
+export const STALL_MS = 20_000;
 
 /** Answers of a server that may answer otherwise in a moment. */
 const busyStatuses = [429, 502, 503, 504];
@@ -32,11 +36,14 @@ export interface Kept {
   close(): void;
 }
 
+/** Waits for something to arrive, perhaps not for ever. */
+export type Wait = <T>(arriving: Promise<T>) => Promise<T>;
+
 /** Bytes read from a kept file at a time. */
 const KEPT_CHUNK = 1 << 20;
 
 /**
- * Fetches a file into `sink`, and reports its progress. A transfer that breaks is resumed where it broke if the server
+ * Fetches a file into `sink`, and reports its progress. A transfer that breaks or stalls is resumed there if the server
  * can (`Range` with `If-Range`, so that bytes of two versions never mix), else from the start. A `kept` copy is used
  * instead if the server confirms its version; new bytes are added to it.
  *
@@ -59,6 +66,9 @@ export async function downloadInto(
   let unread = length;
   let cause: unknown;
   let isSuspect = false;
+  /** Attempts that have failed since a stalled transfer last brought new bytes. */
+  let failed = 0;
+  let furthest = length;
   const keeping = (action: (kept: Kept) => void): void => {
     try {
       if (kept) action(kept);
@@ -88,20 +98,23 @@ export async function downloadInto(
     unread = 0;
   };
 
-  for (const pause of PAUSES_MS) {
+  for (; failed < PAUSES_MS.length; failed += 1) {
+    const pause = PAUSES_MS[failed] ?? 0;
+    const controller = new AbortController();
+    const stall = stalled();
+    const wait: Wait = (arriving) => within(STALL_MS, arriving, stall);
     if (pause > 0) await new Promise((resolve) => setTimeout(resolve, pause));
     // A weak validator names a version, and does not promise equal bytes: it serves for a whole file, not for a part.
     const isNamed: boolean = length > 0 && validator !== null && !isCompressed;
     const whole: boolean = isNamed && length === total;
     const resuming: boolean = isNamed && (whole || !validator?.startsWith('W/'));
     try {
-      const response: Response = await request(url, {
-        headers: whole
-          ? { 'If-None-Match': validator ?? '' }
-          : resuming
-            ? { Range: `bytes=${length}-`, 'If-Range': validator ?? '' }
-            : {},
-      });
+      const headers: Record<string, string> = whole
+        ? { 'If-None-Match': validator ?? '' }
+        : resuming
+          ? { Range: `bytes=${length}-`, 'If-Range': validator ?? '' }
+          : {};
+      const response: Response = await wait(request(url, { headers, signal: controller.signal }));
       if (whole && response.status === 304) return await readKept();
       if (resuming && !isRest(response, length, validator)) forget('the rest of the file is no longer there');
       if (!response.ok) {
@@ -125,7 +138,7 @@ export async function downloadInto(
         await refusing(() => sink.begin(total));
       }
       onProgress(length, total);
-      for await (const chunk of chunksOf(response)) {
+      for await (const chunk of chunksOf(response, wait)) {
         await refusing(() => sink.push(chunk));
         keeping((kept) => kept.append(chunk));
         length += chunk.length;
@@ -138,6 +151,12 @@ export async function downloadInto(
       if (error instanceof Refusal) throw error.cause;
       if (error instanceof OutriderError) throw error;
       cause = error;
+      if (error === stall) {
+        controller.abort();
+        // A long download may stall more often than it may fail.
+        if (length > furthest) failed = 0;
+        furthest = Math.max(furthest, length);
+      }
       if (length > 0 || !(error instanceof TypeError)) continue;
       if (isSuspect) throw originRefused(url, cause);
       isSuspect = await answersOthers(url, request);
@@ -157,7 +176,7 @@ export async function answersOthers(url: string, request: typeof fetch): Promise
   if (origin === undefined || new URL(url).origin === origin) return false;
   try {
     // Every Outrider server lets all pages see that this one exists; of other servers any answer will do.
-    await request(new URL('/healthz', url), { method: 'HEAD', mode: 'no-cors' });
+    await within(STALL_MS, request(new URL('/healthz', url), { method: 'HEAD', mode: 'no-cors' }), stalled());
     return true;
   } catch {
     return false;
@@ -228,13 +247,19 @@ function isRest(response: Response, at: number, validator: string | null): boole
   return (etag === null || etag === validator) && (start === undefined || Number(start) === at);
 }
 
-/** Yields the body of a response as it comes. Leaving the loop early cancels the transfer. */
-export async function* chunksOf(response: Response): AsyncGenerator<Uint8Array> {
+/** Makes the error of a transfer that stalls. */
+export function stalled(): Error {
+  const remedy = 'check the network, and whether a proxy or firewall holds the file back, then load again';
+  return new Error(`no byte came for ${STALL_MS / 1000} s; ${remedy}`);
+}
+
+/** Yields the body of a response, each chunk awaited with `wait`. Leaving the loop early cancels the transfer. */
+export async function* chunksOf(response: Response, wait: Wait = (chunk) => chunk): AsyncGenerator<Uint8Array> {
   const reader = response.body?.getReader();
   if (!reader) return;
   try {
     for (;;) {
-      const { done, value } = await reader.read();
+      const { done, value } = await wait(reader.read());
       if (done) return;
       yield value;
     }

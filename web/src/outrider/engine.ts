@@ -52,7 +52,8 @@ const THREAD_START_MS = 10_000;
 
 /**
  * Starts the engine that was asked for, or the fastest that starts.
- * @throws {@link OutriderError} `wasm-failed`: none does, or what was asked for cannot run here.
+ * @throws {@link OutriderError} `wasm-failed`: none does, or what was asked for cannot run here; `download-failed`: the
+ * transfer of one stalls.
  */
 export async function startEngine(
   request: Pick<EngineRequest, 'build' | 'threads'>,
@@ -65,6 +66,8 @@ export async function startEngine(
     try {
       return await start(build, hasThreads(build) ? threads : 1, failed, parts);
     } catch (error) {
+      // The other builds are at the same address.
+      if (error instanceof OutriderError) throw error;
       failed.push({ build, message: error instanceof Error ? error.message : String(error) });
     }
   }

@@ -368,47 +368,7 @@ test('an error in a callback is the page’s, and spoils nothing', async () => {
   expect(reported).toHaveBeenCalledTimes(2);
 });
 
-test('a stream that falls silent is a lost connection', async () => {
-  const outrider = await load(silent);
-  const generation = outrider.generate('p', { seed: 7 });
-  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
-  try {
-    await vi.advanceTimersByTimeAsync(0);
-    write(chunk('a', 1));
-    // Silence of five seconds is none: something comes every two.
-    await vi.advanceTimersByTimeAsync(5_000);
-    write(chunk('b', 2));
-    await vi.advanceTimersByTimeAsync(5_000);
-    expect([generation.statistics?.tokens, isCancelled]).toEqual([2, false]);
-    await vi.advanceTimersByTimeAsync(1_000);
-    expect(isCancelled).toBe(true);
-  } finally {
-    vi.useRealTimers();
-  }
-  failed('corrupt-model');
-  await expect(generation.summary).rejects.toMatchObject({ code: 'connection-lost' });
-});
-
-test('a server that does not even begin to answer is a lost connection, and is asked no longer', async () => {
-  const outrider = await load({ ...silent, connectTimeoutMs: 7_000 });
-  let signal: AbortSignal | null | undefined;
-  vi.stubGlobal('fetch', (_: URL, init: RequestInit = {}) => {
-    signal = init.signal;
-    return new Promise((__, reject) => signal?.addEventListener('abort', () => reject(signal?.reason as Error)));
-  });
-  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
-  let generation;
-  try {
-    generation = outrider.generate('p');
-    await vi.advanceTimersByTimeAsync(6_900);
-    expect(signal?.aborted).toBe(false);
-    await vi.advanceTimersByTimeAsync(100);
-    expect(signal?.aborted).toBe(true);
-  } finally {
-    vi.useRealTimers();
-  }
-  failed('corrupt-model');
-  await expect(generation.summary).rejects.toMatchObject({ code: 'connection-lost' });
+test('a server that hangs as it is asked what it is, is not there', async () => {
   const answer: Partial<Response> = { ok: true, json: () => new Promise(() => {}) };
   vi.stubGlobal('fetch', () => Promise.resolve(answer));
   await expect(load({ connectTimeoutMs: 20 })).rejects.toMatchObject({ code: 'connection-failed' });

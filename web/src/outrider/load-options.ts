@@ -92,7 +92,7 @@ export interface LoadOptions {
   /**
    * Longest silence of the server while text is due, in milliseconds; 5 000 if not given. After it the generation
    * reconnects and goes on. A server that answers and is slow gets twice the time at each attempt; `Infinity` waits for
-   * ever.
+   * ever. While the server writes alone it is at least 5 000, and after doubling at most `connectTimeoutMs`.
    */
   stallTimeoutMs?: number | undefined;
   /**

@@ -269,8 +269,7 @@ export class Outrider {
   setLink(link: Partial<Link>): void {
     this.#link = changedLink(this.#link, link);
     this.#post({ type: 'link', link: this.#link });
-    if (!this.#link.isCut) return;
-    for (const { isAlone, abort } of this.#running) if (isAlone) abort.abort(cutError());
+    if (this.#link.isCut) this.#running.cut();
   }
 
   /**
@@ -304,7 +303,7 @@ export class Outrider {
       if (this.#refusal) throw this.#refusal;
       if (this.#alone) {
         if (this.#link.isCut) throw cutError();
-        const { summary, lost } = await writeAlone(running, this.#alone);
+        const { summary, lost } = await writeAlone(running, this.#alone, (event) => this.#follow(id, event));
         if (lost) {
           // The draft model goes on with the text, if it comes.
           await this.#joining?.settled;
@@ -378,7 +377,6 @@ export class Outrider {
       return this.#startWorker();
     };
     const onJoined = (): void => {
-      this.#watch();
       this.#alone = null;
       for (const running of this.#running) join(running);
       callSafely(() => this.#on.engine(this.#engine));
@@ -392,7 +390,10 @@ export class Outrider {
 
   #watch(): void {
     this.#unwatch();
-    this.#unwatch = watchNetwork(() => this.#post({ type: 'network' }));
+    this.#unwatch = watchNetwork(() => {
+      this.#alone?.networkChanged();
+      this.#post({ type: 'network' });
+    });
   }
 
   #startAlone(alone: ServerAlone): void {
@@ -401,6 +402,7 @@ export class Outrider {
     this.#model = alone.model;
     this.#session = alone.session;
     this.sampling.set(alone.sampling);
+    this.#watch();
   }
 
   /** Falls back to the server alone if `error` calls for it. @throws `error` otherwise */
@@ -472,8 +474,7 @@ export class Outrider {
 
   #follow(id: number, event: LineEvent): void {
     if (event.state === 'resumed') this.#offline = false;
-    if (event.state !== 'reconnecting') this.#running.find(id)?.generation.hold(event.claim);
-    if (event.state !== 'begun') this.#on.connection(event);
+    this.#running.follow(id, event, this.#on.connection);
   }
 
   /** Terminates the worker; its waiters fail with `reason`. Queued generations start another, unless `isEnd`. */

@@ -1,11 +1,12 @@
 import { HOTTEST, LONGEST_STOP, MOST_STOPS } from './api-limits.js';
-import type { GenerateRequest, Link, Round, SessionInfo, Statistics, Summary } from './edge.js';
+import type { GenerateRequest, LineEvent, Link, Round, SessionInfo, Statistics, Summary } from './edge.js';
 import { OutriderError, revive } from './errors.js';
 import type { FromWorker } from './messages.js';
 import { Generation } from './generation.js';
+import type { ConnectionEvent } from './load-options.js';
 import { willBeAhead } from './policies.js';
-import { joined } from './server-alone.js';
 import type { ServerAlone } from './server-alone.js';
+import { joined } from './server-text.js';
 
 /** A generation that has not ended. */
 export interface Running {
@@ -21,6 +22,8 @@ export interface Running {
   /** Totals of the server alone from `started` on, if the draft model has joined since. */
   before: { summary: Summary; started: number } | null;
   stopped: boolean;
+  /** True from a loss of the connection that was reported until its return is. */
+  isLost: boolean;
   /** Ends the generation where the server writes alone. */
   abort: AbortController;
   /** Terminates a worker that does not end the generation. */
@@ -39,7 +42,7 @@ export class RunningGenerations implements Iterable<Running> {
     const abort = new AbortController();
     const running = {
       ...{ id, request, generation, sent: false, stopped: false, isAlone: false, joins: false, before: null },
-      abort,
+      ...{ abort, isLost: false },
     };
     this.#all.push(running);
     return running;
@@ -66,6 +69,22 @@ export class RunningGenerations implements Iterable<Running> {
     else if (message.type === 'guess') this.find(id)?.generation.guess(message.guess);
     else if (message.type === 'failed') this.end(id, (generation) => generation.fail(revive(message.error)));
     else this.end(id, (generation, running) => generation.finish(totals(running, message.summary)));
+  }
+
+  /** Follows the connection of a generation, and reports its changes. */
+  follow(id: number, event: LineEvent, report: (change: ConnectionEvent) => void): void {
+    const running = this.find(id);
+    const wasLost = running?.isLost ?? false;
+    if (running) running.isLost = event.state === 'reconnecting';
+    if (event.state !== 'reconnecting') running?.generation.hold(event.claim);
+    if (event.state !== 'begun') callSafely(() => report(event));
+    // The draft model goes on with a text whose connection the server alone has lost.
+    else if (wasLost) callSafely(() => report({ ...event, state: 'resumed', anew: true }));
+  }
+
+  /** Cuts the connections of those that the server writes alone. */
+  cut(): void {
+    for (const { isAlone, abort } of this.#all) if (isAlone) abort.abort(cutError());
   }
 
   /** Iterates over those of now, also while they end. */
@@ -139,12 +158,13 @@ export function cutError(): OutriderError {
 }
 
 /**
- * Lets the server write alone, until the draft model joins or the connection is `lost`.
+ * Lets the server write alone, until the draft model joins or the connection is `lost` for good.
  * @throws {@link OutriderError} `no-draft` for options that only a draft model takes; as {@link ServerAlone.generate}
  */
 export async function writeAlone(
   running: Running,
   alone: ServerAlone,
+  onLine: (event: LineEvent) => void,
 ): Promise<{ summary: Summary; lost: OutriderError | null }> {
   const { generation, request, abort } = running;
   const refused = reasonAgainstAlone(request);
@@ -156,7 +176,7 @@ export async function writeAlone(
     abort.abort();
   };
   running.sent = running.isAlone = true;
-  const summary = await alone.generate(request, (round) => generation.add(round), abort.signal, onLost);
+  const summary = await alone.generate(request, (round) => generation.add(round), abort.signal, onLost, onLine);
   running.sent = running.isAlone = false;
   running.before = { summary, started };
   return { summary, lost };

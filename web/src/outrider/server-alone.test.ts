@@ -165,7 +165,7 @@ test('reasoning of a chat is what the server has separated', async () => {
 });
 
 test('errors of the server have their codes', async () => {
-  const outrider = await load();
+  const outrider = await load({ reconnectAttempts: 0 });
   const refused = async (answer: () => Response) => {
     answers['/v1/completions'] = answer;
     return outrider.generate('p').summary.then(

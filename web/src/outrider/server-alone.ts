@@ -2,47 +2,26 @@
 
 import { createParser } from 'eventsource-parser';
 import * as v from 'valibot';
-import { unlessAborted } from './aborting.js';
+import { abortion, unlessAborted } from './aborting.js';
 import { ApiError as ServersError } from './api-error.js';
 import { answersOthers, chunksOf, originRefused } from './download.js';
-import type { GenerateRequest, ModelInfo, Piece, Round, SessionInfo, Statistics, Summary, Token } from './edge.js';
+import type { Wait } from './download.js';
+import type { GenerateRequest, LineEvent, ModelInfo, Round, SessionInfo, Summary } from './edge.js';
 import { OutriderError } from './errors.js';
 import type { OutriderErrorCode } from './errors.js';
-import { emptySummary } from './generation.js';
 import type { Limits } from './limits.js';
 import { AWAY_MS } from './kept-answers.js';
-import { CONNECT_TIMEOUT_MS, headersOf, ofModel, serverOf } from './load-options.js';
+import { CONNECT_TIMEOUT_MS, headersOf, ofModel, serverOf, termsOf } from './load-options.js';
 import type { LoadOptions } from './load-options.js';
-import { ReasoningTags } from './reasoning.js';
+import { NetworkWaits, pauseAfter } from './network.js';
 import { SamplingDefaults } from './sampling.js';
 import type { Sampling } from './sampling.js';
 import type { AskServer } from './fetch.js';
 import { fetchWith } from './requests.js';
+import { AnotherText, ServerText } from './server-text.js';
+import type { ApiError, Chunk } from './server-text.js';
 import { tokenOf } from './token.js';
 import { within } from './within.js';
-
-/** The fields that are read of a chunk of either kind of completion. */
-interface Chunk {
-  choices?: {
-    text?: string;
-    delta?: {
-      content?: string | null;
-      reasoning_content?: string | null;
-      tool_calls?: { function: { name: string; arguments: string } }[];
-    };
-    finish_reason: 'stop' | 'length' | 'tool_calls' | null;
-    /** The ids of the tokens since the last chunk. */
-    token_ids?: number[];
-  }[];
-  usage?: { prompt_tokens: number; completion_tokens: number } | null;
-  error?: ApiError;
-}
-
-interface ApiError {
-  message: string;
-  param?: string | null;
-  code?: string | null;
-}
 
 /** The fields of `/v1/info` that this package cannot do without. */
 const count0 = v.pipe(v.number(), v.integer(), v.minValue(0));
@@ -63,7 +42,13 @@ const unreachable = ['connection-failed', 'origin-refused'];
 const awayStatuses: readonly number[] = [502, 503, 504];
 
 /** Shortest silence, in milliseconds, that is taken for a lost connection: the server sends a comment every 2 s. */
-const SHORTEST_STALL_MS = 6_000;
+const SHORTEST_STALL_MS = 5_000;
+
+/** The same where the network has just changed. */
+const SOON_MS = 2_500;
+
+/** Rate of a slow uplink, in bytes per millisecond: a long prompt takes its time before the server can answer. */
+const SLOW_UPLINK = 8;
 
 /**
  * Texts that are written at a time; others wait. A browser opens six connections to a server, and the draft model comes
@@ -71,22 +56,15 @@ const SHORTEST_STALL_MS = 6_000;
  */
 const TEXTS_AT_A_TIME = 4;
 
-/**
- * Makes a `fetch` with the token and the headers that the server asks for. From the token on, silence of `stallMs` is a
- * lost connection.
- */
-function serverFetch(options: LoadOptions, stallMs = Infinity): typeof fetch {
+/** Makes a `fetch` with the token and the headers that the server asks for. From the token on, it waits with `wait`. */
+function serverFetch(options: LoadOptions, wait: Wait = (response) => response): typeof fetch {
   const { token } = options;
   const headers = headersOf(options);
   return async (input, init) => {
     const bearer = token === undefined ? null : await unlessAborted(tokenOf(token), init?.signal);
     const authorization = bearer === null ? {} : { Authorization: `Bearer ${bearer}` };
-    return within(stallMs, fetchWith({ ...authorization, ...headers })(input, init), stalled(stallMs));
+    return wait(fetchWith({ ...authorization, ...headers })(input, init));
   };
-}
-
-function stalled(stallMs: number): OutriderError {
-  return new OutriderError('connection-lost', `nothing came from the server for ${stallMs / 1000} s`);
 }
 
 /** Makes the function that sends a request to the server's API; a page that names a model asks that one. */
@@ -117,10 +95,8 @@ function post(request: typeof fetch, url: URL, body: string, signal: AbortSignal
 
 /** A server without a draft model beside it. The text of a seed is the one that `mode: 'cloud-only'` has. */
 export class ServerAlone {
-  readonly #server: URL;
-  readonly #fetch: typeof fetch;
-  readonly #model: string | undefined;
-  readonly #stallMs: number;
+  readonly #options: LoadOptions;
+  readonly #network = new NetworkWaits();
   readonly session: SessionInfo;
   /** Sampling that the server recommends. */
   readonly sampling: Sampling;
@@ -128,11 +104,7 @@ export class ServerAlone {
   readonly #ends = new Set<Promise<void>>();
 
   private constructor(options: LoadOptions, session: SessionInfo, sampling: Sampling) {
-    this.#server = serverOf(options);
-    this.#model = options.model;
-    this.#stallMs = Math.max(options.stallTimeoutMs ?? 0, SHORTEST_STALL_MS);
-    // Before it answers the server reads the prompt, over a slow uplink perhaps.
-    this.#fetch = serverFetch(options, Math.max(this.#stallMs, options.connectTimeoutMs ?? CONNECT_TIMEOUT_MS));
+    this.#options = options;
     this.session = session;
     this.sampling = sampling;
   }
@@ -204,91 +176,125 @@ export class ServerAlone {
     return { vocabSize, contextLength, weightBytes: 0, memoryBytes: 0, heads };
   }
 
+  /** Lets texts reconnect at once: a connection may have died unseen. */
+  networkChanged(): void {
+    this.#network.changed();
+  }
+
   /**
-   * Generates to the end; `signal` ends it sooner, with `finish: 'cancelled'`. So does a lost connection, which `onLost`
-   * gets; it may be the reason of `signal`. The tokens of rounds have ids: those
-   * without a text of their own have the empty one. @throws {@link OutriderError}
+   * Generates to the end; `signal` ends it sooner, with `finish: 'cancelled'`. A lost connection is reported to
+   * `onLine`, and the text asked for again. Once `reconnectAttempts` in succession give no token, the text ends in the
+   * same way and `onLost` gets the error, which may also be the reason of `signal`. @throws {@link OutriderError}
    */
   async generate(
     request: GenerateRequest,
     onRound: (round: Round) => void,
     signal: AbortSignal,
     onLost: (error: OutriderError) => void,
+    onLine: (event: LineEvent) => void,
   ): Promise<Summary> {
-    const started = performance.now();
-    const { path, body } = asked(request, this.#model);
-    const statistics: Statistics = { ...emptySummary, uplinkBits: body.length * 8 };
-    const tokenIds: number[] = [];
-    const summary = { seed: request.seed, text: '', promptTokens: 0, promptTokenIds: [], tokenIds };
-    const pieces: Piece[] = [];
-    const tags = new ReasoningTags();
-    let finish: Summary['finish'] | null = null;
-    // The server ends a text in the same way at a string of `stop` and at the end of text.
-    const ends = { stop: request.stop.length > 0 ? 'stop' : 'eos', length: 'length', tool_calls: 'eos' } as const;
+    const text = new ServerText(request);
     let leave = (): void => {};
     const end = new Promise<void>((resolve) => (leave = resolve));
     try {
       while (this.#ends.size >= TEXTS_AT_A_TIME) await unlessAborted(Promise.race(this.#ends), signal);
       this.#ends.add(end);
-      const url = new URL(path, this.#server);
-      const response = await answered(url, post(this.#fetch, url, body, signal));
-      const onBytes = (bytes: number): number => (statistics.downlinkBits += bytes * 8);
-      for await (const data of events(response, this.#stallMs, onBytes)) {
-        const chunk = JSON.parse(data) as Chunk;
-        if (chunk.error) throw failure(200, chunk.error);
-        if (chunk.usage) {
-          summary.promptTokens = chunk.usage.prompt_tokens;
-          count(statistics, chunk.usage.completion_tokens, started);
-        }
-        const [choice] = chunk.choices ?? [];
-        if (!choice) continue;
-        const { content, reasoning_content: reasoning, tool_calls: calls = [] } = choice.delta ?? {};
-        const answer = choice.text ?? content ?? '';
-        const isEmpty = answer === '' && calls.length === 0 && !reasoning;
-        if (choice.finish_reason) finish = ends[choice.finish_reason];
-        const ids = choice.token_ids ?? [];
-        tokenIds.push(...ids);
-        if (isEmpty) continue;
-        const text = tags.around(reasoning ?? '', answer);
-        summary.text += text;
-        count(statistics, statistics.tokens + Math.max(ids.length, 1), started);
-        const added: Piece[] = [
-          ...(text === '' ? [] : [{ type: 'text', text } as const]),
-          ...calls.map((call): Piece => ({ type: 'call', ...call.function })),
-        ];
-        pieces.push(...added);
-        const evidence = { logprob: null, bits: null, candidates: [] };
-        const last = Math.max(ids.length - 1, 0);
-        const tokens = Array.from({ length: last + 1 }, (_, index): Token => ({
-          ...{ id: ids[index] ?? -1, text: index === last ? text : '', origin: 'cloud' },
-          ...(request.evidence && { evidence }),
-        }));
-        onRound({
-          tokens,
-          ...(request.tools.length > 0 && { pieces: added }),
-          ...(request.tagsReasoning && { isTagged: true }),
-          statistics: { ...statistics },
-          round: null,
-        });
-      }
+      await this.#write(text, request, onRound, signal, onLine);
     } catch (error) {
       const given: unknown = signal.aborted ? signal.reason : error;
-      const isLost = given instanceof OutriderError ? given.code === 'connection-lost' : !signal.aborted;
-      if (!isLost && !signal.aborted) throw error;
-      if (isLost && finish === null) {
-        const hasBegun = statistics.downlinkBits > 0;
+      const lost = signal.aborted && !(given instanceof OutriderError) ? null : lossOf(given);
+      if (!lost && !signal.aborted) throw error;
+      if (lost && text.finish === null) {
+        const hasBegun = text.statistics.downlinkBits > 0;
         const why = hasBegun ? 'the server went away in the middle of a text' : 'the server does not answer';
-        onLost(new OutriderError('connection-lost', why, { cause: given }));
+        const isOwn = lost instanceof AnotherText || (!hasBegun && lost.code === 'connection-failed');
+        onLost(isOwn ? lost : new OutriderError('connection-lost', why, { cause: given }));
       }
       // A text that has ended is whole, whatever comes after.
-      finish ??= 'cancelled';
+      text.finish ??= 'cancelled';
     } finally {
       this.#ends.delete(end);
       leave();
     }
-    const called = request.tools.length > 0 && pieces.length > 0;
-    const tagged = request.tagsReasoning && { isTagged: true as const };
-    return { ...statistics, ...summary, ...tagged, ...(called && { pieces }), finish: finish ?? 'length' };
+    return text.summary();
+  }
+
+  /** Asks for a text, and again after each lost connection, as sessions do. @throws what the last attempt threw */
+  async #write(
+    text: ServerText,
+    request: GenerateRequest,
+    onRound: (round: Round) => void,
+    signal: AbortSignal,
+    onLine: (event: LineEvent) => void,
+  ): Promise<void> {
+    const { attempts, stallMs } = termsOf(this.#options);
+    const { connectTimeoutMs = CONNECT_TIMEOUT_MS } = this.#options;
+    const silent = new OutriderError('connection-lost', 'the server was silent for longer than stallTimeoutMs');
+    const shortest = Math.max(stallMs, SHORTEST_STALL_MS);
+    // Both count since the last token.
+    let [losses, stalls] = [0, 0];
+    const onAnswer = (): void => {
+      if (losses > 0) onLine({ state: 'resumed', anew: false, claim: null });
+    };
+    const onChunk = (chunk: Chunk): void => {
+      if (chunk.error) throw failure(200, chunk.error);
+      const round = text.take(chunk);
+      if (!round) return;
+      [losses, stalls] = [0, 0];
+      onRound(round);
+    };
+    for (;;) {
+      const longest = Math.max(shortest, connectTimeoutMs);
+      // A server may be busy before it answers: it gets more time with each attempt, and all with the last.
+      const limit = Math.min(shortest * 2 ** stalls, longest);
+      const limits = { answerMs: losses < attempts ? limit : longest, silenceMs: limit, late: silent };
+      text.beginAnswer();
+      try {
+        return await this.#ask(text, request, signal, limits, onAnswer, onChunk);
+      } catch (error) {
+        const mayPass = lossOf(error) !== null || (losses > 0 && isBusy(error));
+        const isFinal = error instanceof AnotherText || text.finish !== null || signal.aborted;
+        if (isFinal || !mayPass || losses >= attempts) throw error;
+        if (error === silent) stalls += 1;
+      }
+      const delayMs = pauseAfter(losses);
+      losses += 1;
+      onLine({ state: 'reconnecting', attempt: losses, delayMs });
+      await unlessAborted(this.#network.pause(delayMs), signal);
+    }
+  }
+
+  /** Asks for a text once, and reads the answer up to its end. @throws {@link OutriderError} */
+  async #ask(
+    { statistics }: ServerText,
+    request: GenerateRequest,
+    signal: AbortSignal,
+    { answerMs, silenceMs, late }: { answerMs: number; silenceMs: number; late: OutriderError },
+    onAnswer: () => void,
+    onChunk: (chunk: Chunk) => void,
+  ): Promise<void> {
+    const { path, body } = asked(request, this.#options.model);
+    const url = new URL(path, serverOf(this.#options));
+    const uploadMs = body.length / SLOW_UPLINK;
+    const waiting =
+      (ms: number, soonMs = SOON_MS): Wait =>
+      (arriving) =>
+        this.#network.within(ms, soonMs, arriving, late);
+    const { controller, signal: own, forget } = abortion({ signal });
+    statistics.uplinkBits += body.length * 8;
+    try {
+      const send = serverFetch(this.#options, waiting(answerMs + uploadMs, SOON_MS + uploadMs));
+      const response = await answered(url, post(send, url, body, own));
+      onAnswer();
+      const onBytes = (bytes: number): number => (statistics.downlinkBits += bytes * 8);
+      for await (const data of events(response, waiting(silenceMs), onBytes)) onChunk(JSON.parse(data) as Chunk);
+    } catch (error) {
+      // The server would write on, or the request wait.
+      controller.abort();
+      throw error;
+    } finally {
+      forget();
+    }
   }
 }
 
@@ -313,44 +319,15 @@ function asked(request: GenerateRequest, model: string | undefined): { path: str
   return { path: 'v1/chat/completions', body: JSON.stringify(body) };
 }
 
-/**
- * Returns the totals of a text that the server began alone, `started` milliseconds after the page's time origin, and
- * that a draft model has joined since: `later` counts from there on.
- */
-export function joined<S extends Statistics>(alone: Statistics, started: number, later: S): S {
-  const tokens = alone.tokens + later.tokens;
-  const elapsedMs = performance.now() - started;
-  const serverPasses = alone.serverPasses + later.serverPasses;
-  const [uplinkBits, downlinkBits] = [alone.uplinkBits + later.uplinkBits, alone.downlinkBits + later.downlinkBits];
-  return {
-    ...later,
-    ...{ tokens, elapsedMs, serverPasses, uplinkBits, downlinkBits },
-    firstTokenMs: alone.tokens > 0 ? alone.firstTokenMs : elapsedMs - later.elapsedMs + later.firstTokenMs,
-    tokensPerSecond: (tokens / elapsedMs) * 1000,
-    serverPassesPerToken: tokens > 0 ? serverPasses / tokens : 0,
-    uplinkBitsPerToken: tokens > 0 ? uplinkBits / tokens : 0,
-    downlinkBitsPerToken: tokens > 0 ? downlinkBits / tokens : 0,
-  };
-}
-
-/** Counts tokens, each a forward pass of the server. */
-function count(statistics: Statistics, tokens: number, started: number): void {
-  const elapsedMs = performance.now() - started;
-  if (statistics.tokens === 0) statistics.firstTokenMs = elapsedMs;
-  Object.assign(statistics, {
-    ...{ tokens, elapsedMs, tokensPerSecond: (tokens / elapsedMs) * 1000 },
-    ...{ serverPasses: tokens, serverPassesPerToken: tokens > 0 ? 1 : 0 },
-  });
-}
-
-/** Yields the data of a response's server-sent events, up to `[DONE]`. Silence of `stallMs` is a lost connection. */
-async function* events(response: Response, stallMs: number, onBytes: (bytes: number) => void): AsyncGenerator<string> {
+/** Yields the data of a response's server-sent events, up to `[DONE]`. Each of its chunks is awaited with `wait`. */
+async function* events(response: Response, wait: Wait, onBytes: (bytes: number) => void): AsyncGenerator<string> {
   const decoder = new TextDecoder();
   const arrived: string[] = [];
   const parser = createParser({ onEvent: ({ data }) => arrived.push(data) });
-  const chunks = chunksOf(response)[Symbol.asyncIterator]();
+  const chunks = chunksOf(response, wait);
   for (;;) {
-    const { value: chunk, done } = await within(stallMs, chunks.next(), stalled(stallMs));
+    // A loop over the chunks would close the connection after the last event, which the next text can use.
+    const { value: chunk, done } = await chunks.next();
     if (done) break;
     onBytes(chunk.length);
     parser.feed(decoder.decode(chunk, { stream: true }));
@@ -360,6 +337,20 @@ async function* events(response: Response, stallMs: number, onBytes: (bytes: num
     }
   }
   throw new OutriderError('connection-lost', 'the server stopped in the middle of a text');
+}
+
+/** The error as that of a lost connection; null if it is another. */
+function lossOf(error: unknown): OutriderError | null {
+  if (!(error instanceof OutriderError)) {
+    return new OutriderError('connection-lost', 'the connection was lost', { cause: error });
+  }
+  return error.code === 'connection-lost' || error.code === 'connection-failed' ? error : null;
+}
+
+/** True for an answer that may be another in a moment: the server has yet to notice that a connection is gone. */
+function isBusy(error: unknown): boolean {
+  const { code, cause } = error as OutriderError;
+  return code === 'server-full' || (cause instanceof ServersError && awayStatuses.includes(cause.status));
 }
 
 /** Waits for a response of any kind. @throws {@link OutriderError} `connection-failed` */
