@@ -139,7 +139,10 @@ fn public(shared: Arc<Shared>, metrics: Router<Arc<Shared>>, probes: Router<Arc<
 }
 
 async fn draft(AddressedModel(model): AddressedModel, headers: HeaderMap) -> Response {
-    model.draft.answer(&headers)
+    match &model.draft {
+        Some(draft) => draft.answer(&headers),
+        None => (StatusCode::NOT_FOUND, "This model has no draft model.\n").into_response(),
+    }
 }
 
 async fn tokenizer_json(AddressedModel(model): AddressedModel, headers: HeaderMap) -> Response {

@@ -73,9 +73,9 @@ pub struct PairPaths {
     /// processor
     ///
     /// 8 is what llama.cpp does; it changes some of a small model's answers. 16 gives nearly those of unrounded
-    /// activations, and a pass takes as long as one of twice the tokens.
-    #[arg(long, value_name = "BITS", default_value = "8", value_parser = activation_bits())]
-    pub activation_bits: ActivationBits,
+    /// activations, and a pass takes as long as one of twice the tokens. If not given: 16 for smollm2, else 8.
+    #[arg(long, value_name = "BITS", value_parser = activation_bits())]
+    pub activation_bits: Option<ActivationBits>,
     /// Load models although they have this setting, which is not known here; can be given several times
     ///
     /// An unknown setting is refused because it may change the computation. The refusal names it.
@@ -205,7 +205,7 @@ impl PairPaths {
     pub fn target(&self) -> Result<Model, PairError> {
         self.check_is_here()?;
         let mut target = open("target model", self.target.as_deref(), TARGET)?;
-        target.set_activation_bits(self.activation_bits);
+        target.set_activation_bits(self.activation_bits.unwrap_or_default());
         Ok(target)
     }
 

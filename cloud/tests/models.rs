@@ -164,7 +164,8 @@ fn an_edge_drafts_with_its_own_file() {
     assert_eq!(ids(&["--server", &server.url]), ids(&["--local", "--target", target]));
     let serve = |what: &str, path: &str| complaint(&["serve", "--listen", "127.0.0.1:0", what, path]);
     let line = serve("--target", target);
-    assert!(line.contains("for the built-in draft model") && line.trim_end().ends_with("with --draft"), "{line}");
+    assert!(line.contains("for the built-in draft model") && line.contains("with --draft"), "{line}");
+    assert!(line.trim_end().ends_with("with --own-draft lookup"), "{line}");
     let line = serve("--draft", draft);
     assert!(line.contains("for the built-in target model") && line.trim_end().ends_with("with --target"), "{line}");
 }
@@ -397,4 +398,24 @@ fn a_text_needs_no_chat_template() {
     assert!(outrider(&[&given[..], &[PROMPT]].concat()).status.success());
     let said = String::from_utf8(outrider(&[&given[..], &["--chat", PROMPT]].concat()).stderr).unwrap();
     assert!(said.contains("chat template"), "{said}");
+}
+
+/// A server without a draft model writes the target's text, and browsers learn that there is none.
+#[tokio::test]
+async fn a_target_is_served_without_a_draft_model() {
+    let rename = |name, bytes| altered(bytes, name, "<|endoftext|>", "<|EndOfText|>");
+    let (draft, target) = (rename("draftless-draft.gguf", DRAFT), rename("draftless-target.gguf", TARGET));
+    let (draft, target) = (draft.to_str().unwrap(), target.to_str().unwrap());
+    let server = start(&["--target", target, "--own-draft", "lookup"]);
+    let ids = |more: &[&str]| -> Value {
+        let arguments = ["generate", "--json", "--max-tokens", "16", "--temperature", "0", "--draft", draft];
+        let run = outrider(&[&arguments[..], more, &[PROMPT]].concat());
+        serde_json::from_str::<Value>(&stdout(&run)).unwrap()["tokenIds"].clone()
+    };
+    assert_eq!(ids(&["--server", &server.url]), ids(&["--local", "--target", target]));
+    let address = format!("http://{}", server.address);
+    assert_eq!(reqwest::get(format!("{address}/pair/draft")).await.unwrap().status(), 404);
+    let info = reqwest::get(format!("{address}/v1/info")).await.unwrap().text().await.unwrap();
+    let info: Value = serde_json::from_str(&info).unwrap();
+    assert_eq!((&info["models"]["draft"], &info["ownDraft"]), (&Value::Null, &"lookup".into()));
 }

@@ -100,8 +100,7 @@ pub fn run(workspace: &Workspace, options: &DemoOptions) -> Result<()> {
     };
     let mut large = serve(address);
     let _small = if !options.built_in && has_published(workspace, &demo.server) {
-        // Activations of 8 bits cost a model of this size its sense.
-        large.args(["--model", PUBLISHED, "--activation-bits", "16"]);
+        large.args(["--model", PUBLISHED]);
         None
     } else {
         println!("The built-in target grows to the cost of {COST} parameters: a few seconds the first time");

@@ -151,14 +151,18 @@ pub fn build_site(workspace: &Workspace) -> Result<()> {
     process::run(&mut Page::install_site(workspace)?.script("build")?)
 }
 
-/// Packs the crates that others can depend on, as for crates.io, and checks the one with optional features without any.
+/// Packs the crates that others can depend on, as for crates.io, and checks features that no other
+/// step compiles.
 fn package(workspace: &Workspace) -> Result<()> {
     let manifest = |package: &&str| ["--package".to_owned(), format!("outrider-{package}")];
     let packages = ["codec", "control", "speculation", "models", "webgpu", "edge"];
     let packages = packages.iter().flat_map(manifest);
     // Their code has just been compiled and tested.
     process::run(workspace.cargo("publish").args(["--dry-run", "--no-verify", "--allow-dirty"]).args(packages))?;
-    process::run(workspace.cargo("check").args(["--release", "--package", "outrider-models", "--no-default-features"]))
+    for options in [["outrider-models", "--no-default-features"], ["outrider-cloud", "--features=otel"]] {
+        process::run(workspace.cargo("check").args(["--release", "--package"]).args(options))?;
+    }
+    Ok(())
 }
 
 /// The packages that link candle.

@@ -136,7 +136,7 @@ pub(super) struct Info {
 #[derive(Debug, Serialize)]
 struct Models {
     target: String,
-    draft: String,
+    draft: Option<String>,
 }
 
 #[derive(Debug, Serialize)]

@@ -138,7 +138,8 @@ impl ExperimentArgs {
     fn models(&self) -> Value {
         let PairPaths { draft, target, tokenizer, heads, activation_bits, ignore_setting, .. } = &self.pair;
         let files = [draft, target, tokenizer, heads].map(|path| path.as_deref().map(state));
-        json!({ "files": files, "activationBits": format!("{activation_bits:?}"), "ignored": ignore_setting })
+        let bits = format!("{:?}", activation_bits.unwrap_or_default());
+        json!({ "files": files, "activationBits": bits, "ignored": ignore_setting })
     }
 
     /// Times of passes that an earlier run of the same program left in the folder, for the same models: those `of` the

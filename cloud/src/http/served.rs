@@ -13,8 +13,8 @@ use crate::{api_drafting::ApiDrafting, sampling::SamplingDefaults, shaping::gram
 pub struct Served {
     /// Name of the model in the API, and of the target on the page.
     pub name: String,
-    /// Name of the draft model that browsers load.
-    pub draft_name: String,
+    /// Name of the draft model that browsers load; `None` if there is none.
+    pub draft_name: Option<String>,
     /// The target, through an engine or a gateway.
     pub engine: Target,
     /// Description of the target for sessions.
@@ -31,8 +31,8 @@ pub struct Served {
     pub sampling: SamplingDefaults,
     /// Draft model for texts of the API, if they may be drafted.
     pub api_drafting: Option<Arc<ApiDrafting>>,
-    /// Draft model for browsers.
-    pub draft: PairFile,
+    /// Draft model for browsers, if there is one.
+    pub draft: Option<PairFile>,
     /// Tokenizer.json for browsers.
     pub tokenizer_json: PairFile,
     /// Trained heads of the draft model, if it has any.

@@ -67,9 +67,10 @@ impl PairPaths {
                 if name.is_some() && !published::is_known(target) {
                     self.target = Some(target.into());
                 } else {
-                    let (target, draft) = published::fetch(target).await?;
+                    let published::Files { target, draft, activation_bits } = published::fetch(target).await?;
                     self.target = Some(target);
                     self.draft.get_or_insert(draft);
+                    self.activation_bits.get_or_insert(activation_bits);
                 }
             }
             several => return Err(FetchError::Several(several.len())),

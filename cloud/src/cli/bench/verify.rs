@@ -113,7 +113,7 @@ impl Verify {
     fn bring<U: UseBackend>(&self, model: StoredModel, sessions: usize, user: U) -> Result<U::Gives, CommandError> {
         if matches!(self.device, DeviceName::Cpu) {
             let mut model = model.into_model()?;
-            model.set_activation_bits(self.pair.activation_bits);
+            model.set_activation_bits(self.pair.activation_bits.unwrap_or_default());
             return Ok(user.with(CpuTarget::from(model)));
         }
         let ModelConfig { layers, kv_heads, head_dim, .. } = model.config;

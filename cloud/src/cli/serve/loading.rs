@@ -15,7 +15,7 @@ use crate::{
     chat,
     cli::output::CommandError,
     http::{Models, PairFile, Served},
-    pair::{self, PairPaths},
+    pair::{self, Ends, PairPaths},
     sampling::SamplingDefaults,
     shaping::grammar::Grammars,
     target::{
@@ -70,11 +70,23 @@ impl Serve {
 
     /// Loads a pair and starts its engine; `count` models share the memory for KV caches.
     async fn serve_pair(&self, pair: PairPaths, count: usize) -> Result<Served, CommandError> {
-        let (tokenizer, tokenizer_json) = pair.tokenizer_with_json()?;
-        let draft_file = PairFile::weights(pair.draft_file()?.into_owned());
-        let draft = pair.draft_with(&tokenizer)?;
-        // Browsers would get heads of another draft.
-        pair.heads(&draft, &tokenizer)?;
+        // What is looked up needs no model. A remote engine is described by the draft's files.
+        let is_remote = pair.engine_address().is_some();
+        let has_draft = pair.draft.is_some() || pair.target.is_none() || is_remote;
+        let has_draft = has_draft || self.own_draft != OwnDraftPolicy::Lookup;
+        let ends = if has_draft { Ends::Both } else { Ends::Target };
+        let (tokenizer, tokenizer_json) = pair.tokenizer_for(ends)?;
+        let (mut draft, mut draft_file, mut heads_safetensors) = (None, None, None);
+        if has_draft {
+            let model = pair.draft_with(&tokenizer)?;
+            // Browsers would get heads of another draft.
+            pair.heads(&model, &tokenizer)?;
+            draft = Some(model);
+            draft_file = Some(PairFile::weights(pair.draft_file()?.into_owned()));
+            heads_safetensors = pair.heads_safetensors()?.map(|bytes| PairFile::weights(bytes.into_owned()));
+        } else if self.api_drafting.is_some() {
+            return Err("drafts for the API need a draft model: give one with --draft".into());
+        }
         let api_drafting = self.api_drafting.as_ref().map(|default| -> Result<_, CommandError> {
             let model = pair.draft_with(&tokenizer)?;
             let heads = pair.heads(&model, &tokenizer)?.as_ref().map(pair::heads).transpose()?;
@@ -100,7 +112,7 @@ impl Serve {
                 Target::Gateway(gateway) => gateway.model().to_owned(),
                 Target::Model(_) => pair::name(pair.target.as_deref(), "outrider-target"),
             }),
-            draft_name: pair::name(pair.draft.as_deref(), "outrider-draft"),
+            draft_name: has_draft.then(|| pair::name(pair.draft.as_deref(), "outrider-draft")),
             engine: target,
             target: info,
             bos_token_id: config.first_token(),
@@ -112,7 +124,7 @@ impl Serve {
             api_drafting,
             draft: draft_file,
             tokenizer_json: PairFile::json(tokenizer_json.into_owned()),
-            heads_safetensors: pair.heads_safetensors()?.map(|bytes| PairFile::weights(bytes.into_owned())),
+            heads_safetensors,
         })
     }
 
@@ -121,7 +133,7 @@ impl Serve {
         &self,
         pair: &PairPaths,
         tokenizer: &Tokenizer,
-        draft: Model,
+        draft: Option<Model>,
         count: usize,
     ) -> Result<(Target, TargetInfo, ModelConfig), CommandError> {
         if let Some(engine) = pair.engine_address() {
@@ -129,6 +141,7 @@ impl Serve {
                 return Err(GatewayError::NoTokenizer.into());
             }
             // The draft has the same vocabulary, and the same tokens begin and end a text.
+            let draft = draft.map_or_else(|| pair.draft_with(tokenizer), Ok)?;
             let info = pair::target_info(&draft, tokenizer, self.max_draft_tokens)?;
             let (gateway, info) = self.engine.connect(engine, tokenizer, info, self.max_sessions).await?;
             return Ok((Target::Gateway(gateway), info, draft.config().clone()));
@@ -150,13 +163,15 @@ impl Serve {
             (model.config.clone(), self.device.bring(model, settings.kv_memory, settings)??)
         };
         let beginning = |config: &ModelConfig| tokenizer.encode_prompt(config.first_token(), "");
-        let (drafts, targets) = (beginning(draft.config())?, beginning(&config)?);
-        if drafts != targets {
-            tracing::warn!(
-                ?drafts,
-                ?targets,
-                "draft and target begin texts with different tokens; browsers follow the draft"
-            );
+        if let Some(draft) = &draft {
+            let (drafts, targets) = (beginning(draft.config())?, beginning(&config)?);
+            if drafts != targets {
+                tracing::warn!(
+                    ?drafts,
+                    ?targets,
+                    "draft and target begin texts with different tokens; browsers follow the draft"
+                );
+            }
         }
         let engine = self.with_own_draft(engine.judging(self.guesses), draft, settings)?;
         let mut info = pair::info_of(&config, tokenizer, self.max_draft_tokens)?;
@@ -182,13 +197,19 @@ impl Serve {
     }
 
     /// Adds the draft model to the target, if the server is to draft.
-    fn with_own_draft(&self, target: Engine, draft: Model, settings: EngineSettings) -> Result<Engine, CommandError> {
-        match self.own_draft {
-            OwnDraftPolicy::Off => return Ok(target),
-            OwnDraftPolicy::Lookup => return Ok(target.with_lookups()),
-            OwnDraftPolicy::On | OwnDraftPolicy::Auto => {}
-        }
-        Ok(target.with_own_draft(Engine::start_with(CpuTarget::from(draft), settings)?, self.own_draft))
+    fn with_own_draft(
+        &self,
+        target: Engine,
+        draft: Option<Model>,
+        settings: EngineSettings,
+    ) -> Result<Engine, CommandError> {
+        Ok(match (self.own_draft, draft) {
+            (OwnDraftPolicy::Off, _) => target,
+            (OwnDraftPolicy::On | OwnDraftPolicy::Auto, Some(draft)) => {
+                target.with_own_draft(Engine::start_with(CpuTarget::from(draft), settings)?, self.own_draft)
+            }
+            (OwnDraftPolicy::Lookup, _) | (_, None) => target.with_lookups(),
+        })
     }
 }
 
