@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::delta::{Delta, TokenLogprob, TokenText};
 
-/// Longest silence of a stream: the package takes three times as long for a lost connection.
+/// Longest silence of a stream: the package takes two and a half times as long for a lost connection.
 const HEARTBEAT: Duration = Duration::from_secs(2);
 
 /// Comments in a stream that has nothing to say.

@@ -224,9 +224,14 @@ export async function downloadOptional(url: string, request?: typeof fetch): Pro
   try {
     return await download(url, undefined, request);
   } catch (error) {
-    if (error instanceof OutriderError && error.cause === 404) return null;
+    if (isAbsent(error)) return null;
     throw error;
   }
+}
+
+/** Returns whether a download failed because the server answered 404. */
+export function isAbsent(error: unknown): boolean {
+  return error instanceof OutriderError && error.cause === 404;
 }
 
 /** The length of the body as it will be read; null if it is compressed. */

@@ -124,6 +124,7 @@ export async function loaded(
   });
   const sources = {
     draft: 'd',
+    mayLackDraft: true,
     tokenizer: 't',
     heads: 'h',
     chat: 'c',

@@ -2,6 +2,7 @@ import { expect, test, vi } from 'vitest';
 import type { EngineRequest } from './builds.js';
 import type { Sink } from './download.js';
 import type { Edge, GpuHandle, Round, Summary } from './edge.js';
+import { OutriderError } from './errors.js';
 import { emptySummary } from './generation.js';
 import { addresses, session } from './fixtures.js';
 import {
@@ -134,6 +135,25 @@ test('where guesses are looked up no model is downloaded', async () => {
   await vi.waitFor(() => expect(posts.at(-1)?.type).toBe('loaded'));
   expect(loaders).toHaveLength(count);
   expect(lookup).toHaveBeenCalledWith(new Uint8Array(), new Uint8Array([5]));
+});
+
+test('a server without a draft model has guesses looked up; a draft that the page names must be there', async () => {
+  const absent = () => Promise.reject(new OutriderError('download-failed', 'none', { cause: 404 }));
+  const { sources, host, lookup, posts } = await loaded({}, null, absent);
+  expect(posts.at(-1)?.type).toBe('loaded');
+  expect(lookup).toHaveBeenCalledOnce();
+  host.receive({
+    type: 'load',
+    engine: { engine: 'wasm', build: 'auto', threads: 1, addresses },
+    sources: { ...sources, mayLackDraft: false },
+    link: openLink,
+    connectTimeoutMs: 1000,
+    offline: false,
+    claim: null,
+  });
+  await vi.waitFor(() =>
+    expect(posts.at(-1)).toMatchObject({ type: 'load-failed', error: { code: 'download-failed' } }),
+  );
 });
 
 test('the draft goes into the engine as it comes; a download that starts over starts a new loader', async () => {

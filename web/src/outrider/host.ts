@@ -1,5 +1,5 @@
 import type { EngineRequest } from './builds.js';
-import { readInto } from './download.js';
+import { isAbsent, readInto } from './download.js';
 import type { Sink } from './download.js';
 import type { DraftInfo, Edge, EdgeLoader, Engine, GpuHandle, Link } from './edge.js';
 import type { RunningEngine } from './engine.js';
@@ -120,7 +120,7 @@ export class EdgeHost {
     try {
       const loading = this.#around.loadEngine(request);
       const draft = new DraftSink(loading, request.engine, this.#around.hasWebGpu, sources.ignoreSettings ?? []);
-      const [engine, tokenizer, heads, chat] = await Promise.all([
+      const [engine, tokenizer, heads, chat, hasDraft] = await Promise.all([
         loading,
         bytesOf(sources.tokenizer, this.#around, headers),
         sources.heads === null ? null : this.#around.downloadOptional(sources.heads, headers),
@@ -128,10 +128,16 @@ export class EdgeHost {
         sources.draft &&
           into(sources.draft, draft, this.#around, headers, (loadedBytes, totalBytes) => {
             post({ type: 'progress', progress: { stage: 'download', loadedBytes, totalBytes } });
-          }),
+          }).then(
+            () => true,
+            (error: unknown) => {
+              if (sources.mayLackDraft && isAbsent(error)) return false;
+              throw error;
+            },
+          ),
       ]);
       post({ type: 'progress', progress: { stage: 'prepare' } });
-      const edge = sources.draft
+      const edge = hasDraft
         ? await draft.finish(tokenizer, heads, chat)
         : (await loading).EdgeLoader.lookup(tokenizer, chat ?? undefined);
       if (this.#link) edge.set_link(this.#link);

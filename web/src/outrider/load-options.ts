@@ -20,8 +20,9 @@ export interface LoadOptions {
   model?: string | undefined;
   /**
    * The draft model, a GGUF file or safetensors that have their `config.json` within: its address, or a file that the
-   * user has picked; `pair/draft` below `server` if not given. `'lookup'` downloads no model: guesses are what followed
-   * the text's end earlier, in itself or in texts of {@link Outrider.context}.
+   * user has picked; `pair/draft` below `server` if not given, or `'lookup'` where the server has none. `'lookup'`
+   * downloads no model: guesses are what followed the text's end earlier, in itself or in texts of
+   * {@link Outrider.context}.
    */
   draft?: 'lookup' | (string & {}) | URL | Blob | undefined;
   /** Its `tokenizer.json`, likewise; `pair/tokenizer.json` below `server` if not given. */
@@ -312,6 +313,7 @@ export function sourcesOf(options: LoadOptions): Sources {
   const heads = options.heads || (options.draft === undefined ? ofModel(options, 'pair/heads.safetensors') : null);
   return {
     draft,
+    mayLackDraft: options.draft === undefined,
     tokenizer,
     heads: heads && addressOf(heads, location.href, 'heads').href,
     chat: addressOf(options.chat || beside, location.href, 'chat').href,

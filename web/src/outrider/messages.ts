@@ -22,6 +22,8 @@ import type { PlainError } from './errors.js';
 export interface Sources {
   /** Null where guesses are looked up only. */
   draft: string | Blob | null;
+  /** True if the draft is the server's own, which may have none: guesses are then looked up. */
+  mayLackDraft: boolean;
   tokenizer: string | Blob;
   /** The address of the trained heads, which may not exist; null without heads. */
   heads: string | null;

@@ -20,4 +20,7 @@ test('other models go by their names, and nothing is made up of their size', () 
   expect(namedTarget(real)).toEqual({ name: 'llama-1b', size: '' });
   expect(namedDraft(real, null)).toEqual({ name: 'llama-135m', size: '' });
   expect(modelsSentence(real)).toBe('The server’s model is llama-1b; llama-135m drafts for it here.');
+  const alone = { ...real, draft: null };
+  expect(namedDraft(alone, null).name).toBe('none: guesses are looked up');
+  expect(modelsSentence(alone)).toBe('The server’s model is llama-1b; guesses are looked up in the text.');
 });

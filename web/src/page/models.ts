@@ -3,7 +3,8 @@
 /** Names of the models in `/v1/info`. */
 export interface ServedModels {
   target: string;
-  draft: string;
+  /** Null if the server has none, and guesses are looked up. */
+  draft: string | null;
 }
 
 /** A model's name and size for the page. */
@@ -32,6 +33,7 @@ export function namedTarget({ target }: ServedModels): NamedModel {
 
 /** @param bytes the length of its file; null before it is known */
 export function namedDraft({ draft }: ServedModels, bytes: string | null): NamedModel {
+  if (draft === null) return { name: 'none: guesses are looked up', size: '' };
   const sizes = [toys[draft], bytes === null ? undefined : `${bytes} downloaded`];
   return { name: nameOf(draft), size: sizes.filter((size) => size !== undefined).join(', ') };
 }
@@ -55,5 +57,6 @@ export function modelsSentence({ target, draft }: ServedModels): string {
       'answers before a guess can arrive: drafting pays in front of a larger one.'
     );
   }
-  return `The server’s model is ${target}; ${draft} drafts for it here.`;
+  const drafter = draft === null ? 'guesses are looked up in the text' : `${draft} drafts for it here`;
+  return `The server’s model is ${target}; ${drafter}.`;
 }
