@@ -35,27 +35,33 @@ fn text(measured: &Value) -> Result<String, Failure> {
         "# From an address to text\n\n\
          The demo page with the built-in pair in Chromium {}, server and browser on one machine, a proxy between \
          them that is as slow as the link in both directions and for all connections together; a new connection \
-         takes a round trip. Slow 4G is Lighthouse's, 4G WebPageTest's. Cold: the first visit of a profile; warm: \
-         its second. Times are from the address being opened, in seconds; median [range] of {} visits. The first \
-         token is of an answer in the chat, asked for as soon as the page is there; the draft model joins when it is \
-         ready.\n\n\
-         | link | Mbit/s | round trip, ms | visit | first paint | ready | first token |\n\
-         |---|--:|--:|---|--:|--:|--:|\n",
+         takes a round trip. Slow 4G is Lighthouse's; 4G has WebPageTest's round trip, and 10 Mbit/s for its 9. \
+         Cold: the first visit of a profile; warm: its second. Seconds from the address being opened; median [range] \
+         of {} visits. The first token is of an answer in the chat, asked for as soon as the page is there; the draft \
+         model joins when it is ready. The last two columns are seconds from the question: until that first token, \
+         and until the first of the server's own stream, for which a page that has loaded nothing else asks with a \
+         bare `fetch`.\n\n\
+         | link | Mbit/s | round trip, ms | visit | first paint | ready | first token | from the question \
+         | server's stream |\n\
+         |---|--:|--:|---|--:|--:|--:|--:|--:|\n",
         measured["browser"].as_str().unwrap_or("of unknown version"),
         array(&measured["links"]).next().map_or(0, |link| array(&link["cold"]).count()),
     );
     for link in array(&measured["links"]) {
         for visit in ["cold", "warm"] {
-            let [paint, ready, token] = ["paintMs", "readyMs", "tokenMs"].map(|key| seconds(&link[visit], key));
+            let [paint, ready, token, answer] =
+                ["paintMs", "readyMs", "tokenMs", "answerMs"].map(|key| seconds(&link[visit], key));
             writeln!(
                 text,
-                "| {} | {} | {} | {visit} | {} | {} | {} |",
+                "| {} | {} | {} | {visit} | {} | {} | {} | {} | {} |",
                 link["name"].as_str().ok_or("a link has no name")?,
                 rate(link).map_or_else(|| "–".to_owned(), |bits| (bits / 1e6).to_string()),
                 link["roundTripMs"],
                 paint.map_or_else(|| "–".to_owned(), |paint| paint.to_string()),
                 ready.ok_or("a visit was never ready")?,
                 token.ok_or("a visit had no token")?,
+                answer.ok_or("a visit had no token")?,
+                seconds(&link["bare"], "answerMs").ok_or("the server's own stream was not measured")?,
             )?;
         }
     }

@@ -2,6 +2,9 @@
 
 import { connect, createServer } from 'node:net';
 
+/** Longest delay of a timer, in milliseconds, for which a link that was busy counts as busy until now. */
+const LATE_MS = 5;
+
 /** One direction of a link, which all connections share in turn. */
 class Wire {
   #bitsPerSecond;
@@ -15,7 +18,7 @@ class Wire {
   async send(bytes) {
     if (this.#bitsPerSecond === Infinity) return;
     const now = performance.now();
-    this.#freeAt = Math.max(now, this.#freeAt) + (bytes * 8e3) / this.#bitsPerSecond;
+    this.#freeAt = Math.max(now - LATE_MS, this.#freeAt) + (bytes * 8e3) / this.#bitsPerSecond;
     await sleep(this.#freeAt - now);
   }
 }

@@ -22,18 +22,22 @@ const examples = [
   ['vite-react', 'VITE_OUTRIDER_SERVER', '--host 127.0.0.1 --strictPort'],
   ['nextjs', 'NEXT_PUBLIC_OUTRIDER_SERVER', '--hostname 127.0.0.1'],
   ['sveltekit', 'VITE_OUTRIDER_SERVER', '--host 127.0.0.1 --strictPort'],
+  ['chat-element', 'VITE_OUTRIDER_SERVER', '--host 127.0.0.1 --strictPort'],
 ] as const;
 
 /** Largest size of the packed package, in bytes. */
 const MOST_BYTES = 8_000_000;
 
 let tarball: Tarball;
+/** The package with one build, where `tarball` has all four. */
+let single: Tarball | null = null;
 let server: Server;
 let expected: string;
 
 test.beforeAll(async () => {
   test.setTimeout(120_000);
   tarball = await Tarball.pack();
+  if (isFull) single = await Tarball.pack('simd128');
   server = await Server.start(['--allow-origin', '*'], tarball.folder);
   const greedy = { prompt: 'Once upon a time', maxTokens: 12, seed: 1, cloudOnly: true };
   const ids = await nativeTokenIds(server, { ...greedy, supportSize: 32, latticeResolution: 100, draftLength: 4 });
@@ -43,6 +47,7 @@ test.beforeAll(async () => {
 test.afterAll(async () => {
   await server?.kill();
   await tarball?.remove();
+  await single?.remove();
 });
 
 for (const bundler of bundlers.filter(({ isQuick }) => isFull || isQuick)) {
@@ -67,21 +72,34 @@ for (const bundler of bundlers.filter(({ isQuick }) => isFull || isQuick)) {
   });
 }
 
+for (const bundler of isFull ? bundlers : []) {
+  test(`${bundler.name} bundles the package with one build`, async ({ page }) => {
+    test.setTimeout(5 * 60_000);
+    const folder = await single!.install(bundler.name, bundler.project, bundler.packages);
+    await run(bundler.build, folder);
+    await serving(path.join(folder, bundler.output), plain, async (url) => {
+      expect(await draft(page, url)).toEqual({ build: 'simd128', failed: '[]', ids: expected });
+    });
+  });
+}
+
 for (const [name, variable, options] of isFull ? examples : []) {
   test(`the example ${name} builds, and holds a conversation, also while it is written`, async ({ page }) => {
     test.setTimeout(8 * 60_000);
     const folder = await tarball.installExample(name);
     await writeFile(path.join(folder, '.env'), `${variable}=${server.url}\n`);
     const command = (script: string) => (port: number) => `npm run ${script} -- ${options} --port ${port}`;
+    const isElement = name === 'chat-element';
+    const talk = isElement ? converseInElement : converse;
     await develop(folder, command('dev'), async (url) => {
-      await converse(page, url);
-      await recover(page, url);
+      await talk(page, url);
+      if (!isElement) await recover(page, url);
     });
     await run('npm run build', folder);
     await develop(folder, command('start'), async (url) => {
-      await converse(page, url);
+      await talk(page, url);
       // SvelteKit's own server of the built files adds no headers.
-      expect(await page.evaluate(() => crossOriginIsolated)).toBe(name !== 'sveltekit');
+      expect(await page.evaluate(() => crossOriginIsolated)).toBe(name !== 'sveltekit' && !isElement);
       expect(await violations(page)).toEqual([]);
     });
   });
@@ -101,6 +119,23 @@ async function converse(page: Page, url: string): Promise<void> {
     await expect(page.getByRole('status')).toHaveText(/\d+ forward passes of the server$/, { timeout: 30_000 });
   }
   await expect(send).toBeEnabled();
+  await expect(page.getByRole('alert').filter({ hasText: /./ })).toHaveCount(0);
+  expect((await engine).headers()['content-type']).toBe('application/wasm');
+}
+
+/** Does the same in the example of the chat element. */
+async function converseInElement(page: Page, url: string): Promise<void> {
+  const engine = page.waitForResponse((response) => response.url().includes('.wasm'));
+  await page.goto(url);
+  const [send, messages] = [page.getByRole('button', { name: 'Send' }), page.getByRole('log').locator('p')];
+  for (const [turn, said] of ['Once upon a time', 'And then?'].entries()) {
+    await page.getByLabel('Message').fill(said);
+    await send.click();
+    await expect(messages.nth(2 * turn)).toHaveText(`You: ${said}`);
+    await expect(messages.nth(2 * turn + 1)).toHaveText(/^Assistant: .*[a-z]{3}/s);
+    await expect(send).toBeVisible({ timeout: 30_000 });
+  }
+  await expect(messages).toHaveCount(4);
   await expect(page.getByRole('alert').filter({ hasText: /./ })).toHaveCount(0);
   expect((await engine).headers()['content-type']).toBe('application/wasm');
 }

@@ -2,7 +2,7 @@
 
 import { exec, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import type { Server as FileServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -27,7 +27,7 @@ export async function run(command: string, cwd: string): Promise<string> {
 /** The project's own programs come first; nothing is reported to anybody. */
 function environment(cwd: string): NodeJS.ProcessEnv {
   const PATH = [path.join(cwd, 'node_modules/.bin'), process.env['PATH']].join(path.delimiter);
-  // The quick tests have two of the four builds.
+  // The quick tests have the builds that were made, one by default.
   const some = isFull ? {} : { OUTRIDER_SOME_BUILDS: '1' };
   return { ...process.env, ...some, PATH, NEXT_TELEMETRY_DISABLED: '1' };
 }
@@ -42,10 +42,18 @@ export class Tarball {
     this.file = file;
   }
 
-  /** Packs what `npm publish` would publish. */
-  static async pack(): Promise<Tarball> {
+  /** Packs what `npm publish` would publish; with `only` what `cargo xtask pack` makes, a package with that build. */
+  static async pack(only?: string): Promise<Tarball> {
     const folder = await mkdtemp(path.join(tmpdir(), 'outrider-'));
-    await run(`npm pack --pack-destination ${folder}`, web);
+    const source = only === undefined ? web : path.join(folder, 'web');
+    if (only !== undefined) {
+      const isLeftOut = new RegExp(`^(node_modules|npm|dist|e2e|test-results)$|^src/wasm/(?!${only}(/|$))`);
+      const filter = (file: string): boolean => !isLeftOut.test(path.relative(web, file));
+      await cp(web, source, { recursive: true, filter });
+      await symlink(path.join(web, 'node_modules'), path.join(source, 'node_modules'));
+    }
+    const some = only === undefined ? '' : 'OUTRIDER_SOME_BUILDS=1 ';
+    await run(`${some}npm pack --pack-destination ${folder}`, source);
     return new Tarball(folder, path.join(folder, 'outrider-0.1.0.tgz'));
   }
 
