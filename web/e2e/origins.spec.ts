@@ -138,16 +138,14 @@ test('all files of the pair are refused', async ({ page }) => {
   }
 });
 
-// A browser reports a refused WebSocket as it reports a server that is away, and so does the package.
-test.fail('the session is refused, with files of the page’s own', async ({ page }) => {
+test('the session is refused, with files of the page’s own', async ({ page }) => {
   await open(page);
   const { ms, ...refusal } = await load(page, { ...files, server: server.url, wait: 'draft' });
   expect(refusal).toEqual(refusalBy(server));
   expect(ms).toBeLessThan(PAUSES_MS);
 });
 
-// The package asks whether the server is there for `/v1/info` and files only: this is `connection-failed`.
-test.fail('texts of the server alone and its API are refused, once it lets the page in no more', async ({ page }) => {
+test('texts of the server alone and its API are refused, once it lets the page in no more', async ({ page }) => {
   await using server = await Server.start(['--allow-origin', '*']);
   const { lines } = await open(page);
   await page.evaluate(async (server) => {

@@ -73,7 +73,7 @@ export function askerOf(options: LoadOptions): AskServer {
   return (path, { model: _, ...params }, signal) => {
     const body = JSON.stringify(options.model === undefined ? params : { ...params, model: options.model });
     const url = new URL(path, serverOf(options));
-    return reached(url, post(request, url, body, signal));
+    return reached(url, request, post(request, url, body, signal));
   };
 }
 
@@ -111,13 +111,14 @@ export class ServerAlone {
 
   /**
    * Connects to the server alone if an error of loading calls for it.
-   * @throws `error` otherwise; `connection-failed` or `origin-refused` if that is why a download has failed
+   * @throws `error` otherwise; `connection-failed` or `origin-refused` if that is why
    */
   static async insteadOf(error: unknown, options: LoadOptions): Promise<ServerAlone> {
     const { fallback = 'server', signal } = options;
     const code = error instanceof OutriderError ? error.code : null;
-    if (code === 'download-failed') {
-      await ServerAlone.connect(options).catch((why: OutriderError) => {
+    if (code === 'download-failed' || code === 'connection-failed') {
+      // A browser reports a refused WebSocket as it reports a server that is away.
+      await within(AWAY_MS, ServerAlone.connect(options), error as Error).catch((why: OutriderError) => {
         if (unreachable.includes(why.code)) throw why;
       });
     }
@@ -152,12 +153,10 @@ export class ServerAlone {
     const url = ofModel(options, 'v1/info');
     const why = `the server at ${url.origin} does not answer within`;
     const late = new OutriderError('connection-failed', `${why} ${connectTimeoutMs} ms`);
-    const asking = answered(url, request(url, signal ? { signal } : {}));
+    const asking = answered(url, request, request(url, signal ? { signal } : {}));
     const read = asking.then((response): Promise<unknown> => response.json().catch(() => null));
-    const received = await within(connectTimeoutMs, read, late).catch(async (error: unknown) => {
+    const received = await within(connectTimeoutMs, read, late).catch((error: unknown) => {
       signal?.throwIfAborted();
-      const isAway = error !== late && (error as OutriderError).code === 'connection-failed';
-      if (isAway && (await answersOthers(url.href, request))) throw originRefused(url.href, error);
       throw error;
     });
     const { success, output } = v.safeParse(info, received);
@@ -284,7 +283,7 @@ export class ServerAlone {
     statistics.uplinkBits += body.length * 8;
     try {
       const send = serverFetch(this.#options, waiting(answerMs + uploadMs, SOON_MS + uploadMs));
-      const response = await answered(url, post(send, url, body, own));
+      const response = await answered(url, send, post(send, url, body, own));
       onAnswer();
       const onBytes = (bytes: number): number => (statistics.downlinkBits += bytes * 8);
       for await (const data of events(response, waiting(silenceMs), onBytes)) onChunk(JSON.parse(data) as Chunk);
@@ -353,17 +352,21 @@ function isBusy(error: unknown): boolean {
   return code === 'server-full' || (cause instanceof ServersError && awayStatuses.includes(cause.status));
 }
 
-/** Waits for a response of any kind. @throws {@link OutriderError} `connection-failed` */
-async function reached({ origin }: URL, response: Promise<Response>): Promise<Response> {
-  return response.catch((cause: unknown) => {
+/**
+ * Waits for a response of any kind to what was sent with `request`.
+ * @throws {@link OutriderError} `connection-failed` or `origin-refused`
+ */
+async function reached({ href, origin }: URL, request: typeof fetch, response: Promise<Response>): Promise<Response> {
+  return response.catch(async (cause: unknown) => {
     if (cause instanceof OutriderError || (cause instanceof Error && cause.name === 'AbortError')) throw cause;
+    if (await answersOthers(href, request)) throw originRefused(href, cause);
     throw new OutriderError('connection-failed', `the server at ${origin} cannot be reached`, { cause });
   });
 }
 
 /** Waits for a successful response. @throws {@link OutriderError} otherwise */
-async function answered(url: URL, response: Promise<Response>): Promise<Response> {
-  const received = await reached(url, response);
+async function answered(url: URL, request: typeof fetch, response: Promise<Response>): Promise<Response> {
+  const received = await reached(url, request, response);
   if (received.ok) return received;
   const { error } = ((await received.json().catch(() => ({}))) ?? {}) as { error?: ApiError };
   throw failure(received.status, error ?? { message: `the server answered ${received.status}` });
