@@ -207,7 +207,7 @@ pub fn served(name: &str, engine: Target, target: TargetInfo, options: &Options)
     let template = ChatTemplate::new(options.chat.clone()).unwrap();
     Served {
         name: name.to_owned(),
-        draft_name: "draft".to_owned(),
+        draft_name: Some("draft".to_owned()),
         engine,
         target,
         bos_token_id: pair.draft().unwrap().config().first_token(),
@@ -217,7 +217,7 @@ pub fn served(name: &str, engine: Target, target: TargetInfo, options: &Options)
         grammars: Grammars::default(),
         sampling: options.sampling,
         api_drafting: options.api_drafting.clone(),
-        draft: PairFile::weights(pair.draft_file().unwrap().into_owned()),
+        draft: Some(PairFile::weights(pair.draft_file().unwrap().into_owned())),
         tokenizer_json: tokenizer_json(&pair),
         heads_safetensors: pair.heads_safetensors().unwrap().map(|bytes| PairFile::weights(bytes.into_owned())),
     }

@@ -72,6 +72,7 @@ struct Published {
 }
 
 /// Files of a published pair in the cache, and the bits of the target's activations.
+#[derive(Debug)]
 pub(super) struct Files {
     pub(super) target: PathBuf,
     pub(super) draft: PathBuf,
