@@ -5,6 +5,8 @@
 //! With the executable of vLLM as the second and the folder of `outrider_vllm` as the third, vLLM with its own n-grams
 //! writes the same greedy texts, without a link.
 
+mod texts;
+
 use std::{fmt::Write, fs, path::Path, sync::Arc, time::Instant};
 
 use outrider_cloud::{
@@ -27,6 +29,7 @@ use serde_json::json;
 use crate::{
     chat::{QUESTIONS, Template},
     checkpoint,
+    context::texts::{DOCUMENTS, FILES},
     fleet::{
         self,
         engine::{Drafting, Launch},
@@ -41,39 +44,6 @@ const ROUND_TRIPS_MS: [u64; 2] = [2, 50];
 const TOKENS: u32 = 128;
 /// Tokens of a file that the server sees before it continues the file.
 const BEGINNING: usize = 256;
-
-/// Files of this repository that are continued, with the rest of their folder as context.
-const FILES: [&str; 5] = [
-    "shared-codec/src/scheme/k_sqs.rs",
-    "shared-codec/src/frame/request.rs",
-    "cloud/src/cli/fetch.rs",
-    "cloud/src/http/quota.rs",
-    "control/src/calibration.rs",
-];
-
-/// Short texts that the target is asked to repeat with a change.
-const TEXTS: [&str; 10] = [
-    "The museum opens at nine in the morning and closes at six in the evening. Tickets cost eight euros for adults and \
-     four euros for children. On Mondays the museum is closed.",
-    "To reset the device, hold the power button for ten seconds until the light turns red. Release the button, wait for \
-     one minute, and press it again to start the device.",
-    "Our team met on Tuesday to discuss the new schedule. Anna will write the report, Ben will check the numbers, and \
-     Carla will send both to the customer before Friday.",
-    "Mix the flour with the sugar and the butter. Add two eggs and a little milk, and stir until the dough is smooth. \
-     Bake it for forty minutes at one hundred and eighty degrees.",
-    "The river rises in the mountains, flows through three valleys and two large lakes, and reaches the sea after four \
-     hundred kilometres. Its water drives eleven power stations.",
-    "Dear Mr. Brown, thank you for your letter of the third of May. We are sorry that your order has not arrived. We \
-     have sent it again today, and you will receive it within five days.",
-    "A queue holds elements in the order in which they were added. The first element that was added is the first one \
-     that is removed. A stack removes the last element that was added first.",
-    "The train to the airport leaves every fifteen minutes from platform two. The journey takes half an hour. Buy your \
-     ticket before you board, because there is no conductor on the train.",
-    "The patient should take one tablet in the morning and one in the evening, with a glass of water. If the fever does \
-     not fall within three days, the patient should see a doctor.",
-    "The contract begins on the first of January and ends on the last day of December. Either side may end it earlier \
-     with three months' notice. The rent is due on the third day of each month.",
-];
 
 /// The ends that guess.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -212,13 +182,23 @@ async fn works(pair: &Pair) -> Result<Vec<Work>, Failure> {
         let earlier = pair.text(&prompt, &[], Way::Draft, 0, (0.0, 0)).await?.0;
         answered.push((prompt, vec![earlier]));
     }
-    let copied = TEXTS.map(|text| {
-        let asked = format!("Repeat the following text word for word, but begin with the word \"Note\":\n\n{text}");
-        Ok((pair.turn(&asked)?, vec![pair.tokenizer.encode(text)?]))
-    });
+    // Short texts are repeated with a change, or a question about them is answered.
+    let about = |asked: &dyn Fn(&str, &str) -> String| -> Result<Vec<Prompt>, Failure> {
+        let prompt = |(document, question): &(&str, &str)| -> Result<Prompt, Failure> {
+            Ok((pair.turn(&asked(document, question))?, vec![pair.tokenizer.encode(document)?]))
+        };
+        DOCUMENTS.iter().map(prompt).collect()
+    };
+    let copied = about(&|document, _| {
+        format!("Repeat the following text word for word, but begin with the word \"Note\":\n\n{document}")
+    })?;
+    let read = about(&|document, question| {
+        format!("Answer the question in words of the document.\n\n{document}\n\nQuestion: {question}")
+    })?;
     Ok(vec![
         Work { name: "code", temperature: 0.0, prompts: code },
-        Work { name: "copying", temperature: 0.0, prompts: copied.into_iter().collect::<Result<_, Failure>>()? },
+        Work { name: "copying", temperature: 0.0, prompts: copied },
+        Work { name: "answers from a document", temperature: 0.0, prompts: read },
         // The page has the same answer.
         Work { name: "answered before", temperature: 0.0, prompts: answered },
         // Nothing is known of these.
@@ -287,8 +267,8 @@ impl Pair {
 
 fn table(rows: &[(&str, u64, Way, Total)]) -> Result<String, Failure> {
     let mut text = format!(
-        "SmolLM2-135M-Instruct (Q4_1) with its draft, a native edge and the engine in one process, the link emulated in \
-         real time: ten prompts of each kind (five files), at most {TOKENS} tokens. Passes: of the target, per \
+        "SmolLM2-135M-Instruct (Q4_1) with its draft, a native edge and the engine in one process, the link emulated \
+         in real time: ten prompts of each kind, at most {TOKENS} tokens. Passes: of the target, per \
          token.\n\n\
          | work | round trip, ms | guesses | passes / token | tokens / pass | tokens/s |\n|---|--:|---|--:|--:|--:|\n"
     );
@@ -303,4 +283,19 @@ fn table(rows: &[(&str, u64, Way, Total)]) -> Result<String, Failure> {
         )?;
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_go_on_after_their_beginning() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        for file in FILES {
+            let bytes = fs::metadata(root.join(file)).unwrap_or_else(|error| panic!("{file}: {error}")).len();
+            // A token of SmolLM2's has fewer than five bytes of code on average.
+            assert!(bytes > 5 * (BEGINNING as u64 + u64::from(TOKENS)), "{file} has {bytes} bytes");
+        }
+    }
 }

@@ -1,8 +1,8 @@
-//! `cargo xtask pair`: the built-in pair at the cost of models of real sizes.
+//! `cargo xtask pair`: the built-in pair and SmolLM2-135M-Instruct at the cost of models of real sizes.
 //!
 //! ```text
-//! grow FOLDER target|draft SIZE ELEMENT      writes FOLDER/SIZE-ROLE-ELEMENT.gguf
-//! grow FOLDER check target|draft SIZE ELEMENT
+//! grow FOLDER target|draft|smollm2 SIZE ELEMENT      writes FOLDER/SIZE-ROLE-ELEMENT.gguf and FOLDER/tokenizer.json
+//! grow FOLDER check target|draft|smollm2 SIZE ELEMENT
 //! ```
 //!
 //! A grown model computes what the small one does (Chen, Goodfellow & Shlens, "Net2Net", 2016: function-preserving), in
@@ -11,10 +11,10 @@
 //! - The residual stream has more dimensions, all zero: no matrix writes to them. RMSNorm divides by the mean over all,
 //!   so its weights are scaled by √(H/H′) and its ε by H/H′.
 //! - Added heads, units and layers have matrices as drawn at random, but for those that write to the residual stream,
-//!   which are zero.
+//!   which are zero. As many query heads share the keys of one as before.
 //!
 //! The vocabulary stays, since the text does; layers are added until there are as many parameters as the size says.
-//! What it costs is a real model's. What it writes is the small pair's, and so is the acceptance rate: say so where a
+//! What it costs is a real model's. What it writes is the small model's, and so is the acceptance rate: say so where a
 //! figure of it stands.
 
 use std::{
@@ -35,6 +35,7 @@ use outrider_speculation::sample::{Distribution, SharedNoise};
 use outrider_testing::gguf::{Gguf, Tensor};
 
 use crate::{
+    chat::{QUESTIONS, Template},
     decoder::Decoder,
     passes::{self, Failure},
 };
@@ -55,6 +56,13 @@ const SIZES: [Size; 3] = [
     Size { name: "1.1B", hidden: 2048, feed_forward: 5632, parameters: 1_100_000_000 },
 ];
 
+/// Sizes of SmolLM2-135M-Instruct three times as wide, since its thirty layers stay.
+const CHAT_SIZES: [Size; 1] = [Size { name: "1.1B", hidden: 1728, feed_forward: 4608, parameters: 1_100_000_000 }];
+/// Code of a truth value's type in GGUF files.
+const GGUF_BOOL: u32 = 7;
+/// Role of SmolLM2-135M-Instruct: a target with a vocabulary of its own.
+const CHAT: &str = "smollm2";
+
 /// Texts that are compared, and tokens of each.
 const TEXTS: usize = 20;
 const TOKENS: usize = 128;
@@ -70,7 +78,7 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
             Ok(())
         }
         [folder, "check", role, size, element] => check(Path::new(folder), role, size, element),
-        _ => Err("a folder, `target` or `draft`, a size and an element type are expected".into()),
+        _ => Err("a folder, `target`, `draft` or `smollm2`, a size and an element type are expected".into()),
     }
 }
 
@@ -107,13 +115,27 @@ struct Shape {
     hidden: usize,
     feed_forward: usize,
     heads: usize,
+    kv_heads: usize,
     layers: usize,
+}
+
+/// Paths of the pair that a role's model belongs to; a published one is downloaded.
+fn paths(role: &str) -> Result<PairPaths, Failure> {
+    if role != CHAT {
+        return Ok(PairPaths::default());
+    }
+    let mut paths = PairPaths { model: vec![CHAT.parse()?], ..PairPaths::default() };
+    tokio::runtime::Runtime::new()?.block_on(paths.fetch())?;
+    Ok(paths)
 }
 
 /// Writes a model unless it is there. Gives its path.
 fn write(folder: &Path, role: &str, size: &str, element: &str, filling: Filling) -> Result<PathBuf, Failure> {
-    let named = || SIZES.iter().find(|known| known.name == size);
-    let size = named().ok_or_else(|| format!("there are the sizes 135M and 1.1B, not {size}"))?;
+    let sizes: &[Size] = if role == CHAT { &CHAT_SIZES } else { &SIZES };
+    let size = sizes.iter().find(|known| known.name == size).ok_or_else(|| {
+        let known: Vec<&str> = sizes.iter().map(|known| known.name).collect();
+        format!("the model {role} can grow to {}, not to {size}", known.join(", "))
+    })?;
     let element = [ElementType::F16, ElementType::Q8_0, ElementType::Q4_0]
         .into_iter()
         .find(|known| known.name().eq_ignore_ascii_case(element))
@@ -125,12 +147,13 @@ fn write(folder: &Path, role: &str, size: &str, element: &str, filling: Filling)
     };
     let path = folder.join(format!("{what}-{role}-{}.gguf", element.name().to_lowercase()));
     fs::create_dir_all(folder)?;
+    let pair = paths(role)?;
     // A server of the file finds its tokenizer beside it.
-    fs::write(folder.join("tokenizer.json"), PairPaths::default().tokenizer_with_json()?.1)?;
+    fs::write(folder.join("tokenizer.json"), pair.tokenizer_with_json()?.1)?;
     if path.exists() && filling != Filling::Random {
         return Ok(path);
     }
-    let mut growth = Growth::new(role, size, element, filling)?;
+    let mut growth = Growth::new(&pair, role, size, element, filling)?;
     // Under its name only when it is whole.
     let unfinished = path.with_extension("part");
     let mut out = BufWriter::new(File::create(&unfinished)?);
@@ -142,31 +165,33 @@ fn write(folder: &Path, role: &str, size: &str, element: &str, filling: Filling)
 }
 
 impl Growth {
-    fn new(role: &str, size: &Size, element: ElementType, filling: Filling) -> Result<Self, Failure> {
-        let pair = PairPaths::default();
+    fn new(pair: &PairPaths, role: &str, size: &Size, element: ElementType, filling: Filling) -> Result<Self, Failure> {
         let bytes = match role {
-            "target" => pair.target_gguf()?.into_owned(),
+            "target" | CHAT => pair.target_gguf()?.into_owned(),
             "draft" => pair.draft_file()?.into_owned(),
-            _ => return Err(format!("a target or a draft grows, not {role}").into()),
+            _ => return Err(format!("a target, a draft or {CHAT} grows, not {role}").into()),
         };
         let mut file = Cursor::new(bytes);
         let source = Content::read(&mut file)?;
+        if source.tensor_infos.contains_key("output.weight") {
+            return Err(format!("the model {role} has a head of its own: only a tied one can grow").into());
+        }
+        let stated = |key: &str| source.metadata.get(&format!("llama.{key}"));
         let number = |key: &str| -> Result<usize, Failure> {
-            let value = source.metadata.get(&format!("llama.{key}")).ok_or_else(|| format!("no {key}"))?;
-            Ok(value.to_u32()? as usize)
+            Ok(stated(key).ok_or_else(|| format!("the model does not have llama.{key}"))?.to_u32()? as usize)
         };
-        let head_dim = number("attention.key_length")?;
-        let old = Shape {
-            hidden: number("embedding_length")?,
-            feed_forward: number("feed_forward_length")?,
-            heads: number("attention.head_count")?,
-            layers: number("block_count")?,
-        };
-        let vocabulary = number("vocab_size")?;
+        let (hidden, heads) = (number("embedding_length")?, number("attention.head_count")?);
+        let optional = |key: &str, usual: usize| if stated(key).is_some() { number(key) } else { Ok(usual) };
+        let head_dim = optional("attention.key_length", hidden / heads)?;
+        let kv_heads = optional("attention.head_count_kv", heads)?;
+        let (feed_forward, layers) = (number("feed_forward_length")?, number("block_count")?);
+        let old = Shape { hidden, feed_forward, heads, kv_heads, layers };
+        let vocabulary = source.tensor_infos["token_embd.weight"].shape.dims()[0];
         let heads = size.hidden / head_dim;
-        let of_a_layer = size.hidden * (4 * heads * head_dim + 3 * size.feed_forward);
-        let layers = (size.parameters - vocabulary * size.hidden).div_ceil(of_a_layer);
-        let grown = Shape { hidden: size.hidden, feed_forward: size.feed_forward, heads, layers };
+        let kv_heads = heads * old.kv_heads / old.heads;
+        let of_a_layer = size.hidden * (2 * (heads + kv_heads) * head_dim + 3 * size.feed_forward);
+        let layers = (size.parameters - vocabulary * size.hidden).div_ceil(of_a_layer).max(old.layers);
+        let grown = Shape { hidden: size.hidden, feed_forward: size.feed_forward, heads, kv_heads, layers };
         let new = if filling == Filling::Small { old } else { grown };
         Ok(Self { source, file, element, filling, head_dim, old, new, random: 1 })
     }
@@ -174,23 +199,29 @@ impl Growth {
     fn metadata(&self) -> Result<Gguf, Failure> {
         let mut metadata = Gguf::default();
         metadata.text("general.architecture", "llama");
-        metadata.text("general.name", "Outrider's pair, grown: the text of the small model at the cost of a large one");
-        let Shape { hidden, feed_forward, heads, layers } = self.new;
+        metadata.text("general.name", "Outrider's grown model: the text of the small one at the cost of a large one");
+        let Shape { hidden, feed_forward, heads, kv_heads, layers } = self.new;
         for (key, value) in [
             ("embedding_length", hidden),
             ("feed_forward_length", feed_forward),
             ("attention.head_count", heads),
-            ("attention.head_count_kv", heads),
+            ("attention.head_count_kv", kv_heads),
             ("block_count", layers),
+            ("attention.key_length", self.head_dim),
+            ("attention.value_length", self.head_dim),
+            ("vocab_size", self.vocabulary()),
         ] {
             metadata.u32(&format!("llama.{key}"), value as u32);
         }
-        let kept = ["vocab_size", "context_length", "attention.key_length", "attention.value_length"];
-        for key in kept.into_iter().chain(["rope.dimension_count"]).map(|key| format!("llama.{key}")) {
-            metadata.u32(&key, self.value(&key)?.to_u32()?);
-        }
-        for key in ["tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id"] {
+        let kept = ["llama.context_length", "llama.rope.dimension_count"];
+        for key in kept.into_iter().chain(["tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id"]) {
             metadata.u32(key, self.value(key)?.to_u32()?);
+        }
+        if let Ok(adds) = self.value("tokenizer.ggml.add_bos_token") {
+            metadata.entry("tokenizer.ggml.add_bos_token", GGUF_BOOL, &[u8::from(adds.to_bool()?)]);
+        }
+        if let Ok(template) = self.value("tokenizer.chat_template") {
+            metadata.text("tokenizer.chat_template", template.to_string()?);
         }
         let epsilon = "llama.attention.layer_norm_rms_epsilon";
         metadata.f32(epsilon, self.value(epsilon)?.to_f32()? * self.old.hidden as f32 / hidden as f32);
@@ -202,23 +233,27 @@ impl Growth {
         self.source.metadata.get(key).ok_or_else(|| format!("the model does not say its {key}").into())
     }
 
+    /// Number of tokens, V.
+    fn vocabulary(&self) -> usize {
+        self.source.tensor_infos["token_embd.weight"].shape.dims()[0]
+    }
+
     fn tensors(&self) -> Vec<Tensor> {
-        let Shape { hidden, feed_forward, heads, layers } = self.new;
-        let vocabulary = self.source.tensor_infos["token_embd.weight"].shape.dims()[0];
+        let Shape { hidden, feed_forward, heads, kv_heads, layers } = self.new;
         let matrix = |name: String, outputs: usize, inputs: usize| {
             let shape = vec![outputs as u64, inputs as u64];
             Tensor { name, shape, element: self.element }
         };
         let norm = |name: String| Tensor { name, shape: vec![hidden as u64], element: ElementType::F32 };
-        let mut tensors = vec![matrix("token_embd.weight".to_owned(), vocabulary, hidden)];
+        let mut tensors = vec![matrix("token_embd.weight".to_owned(), self.vocabulary(), hidden)];
         for layer in 0..layers {
             let name = |part: &str| format!("blk.{layer}.{part}.weight");
-            let attention = heads * self.head_dim;
+            let [attention, shared] = [heads, kv_heads].map(|heads| heads * self.head_dim);
             tensors.extend([
                 norm(name("attn_norm")),
                 matrix(name("attn_q"), attention, hidden),
-                matrix(name("attn_k"), attention, hidden),
-                matrix(name("attn_v"), attention, hidden),
+                matrix(name("attn_k"), shared, hidden),
+                matrix(name("attn_v"), shared, hidden),
                 matrix(name("attn_output"), hidden, attention),
                 norm(name("ffn_norm")),
                 matrix(name("ffn_gate"), feed_forward, hidden),
@@ -276,7 +311,7 @@ fn check(folder: &Path, role: &str, size: &str, element: &str) -> Result<(), Fai
     let open = |filling| -> Result<Model, Failure> { Ok(Model::open(&write(folder, role, size, element, filling)?)?) };
     let (small, grown) = (open(Filling::Small)?, open(Filling::Grown)?);
     let (mut same, mut ties, mut seeded, mut tokens) = (0, 0, 0, 0);
-    for prompt in both_ends::open(&PairPaths::default())?.prompts(TEXTS)? {
+    for prompt in prompts(role)? {
         let mut text = prompt.clone();
         let expected = greedy(&small, &mut text)?;
         // After the same text, so that one near-tie does not decide all that follows.
@@ -308,6 +343,17 @@ fn check(folder: &Path, role: &str, size: &str, element: &str) -> Result<(), Fai
     println!("a pass of one row: {grown:.1} ms, of random weights {random:.1} ms: {:.3}", grown / random);
     fs::remove_file(folder.join(format!("random-{role}-{}.gguf", element.to_lowercase())))?;
     Ok(())
+}
+
+/// Prompts of a role's model: beginnings of tales, or questions in the form of its chat template.
+fn prompts(role: &str) -> Result<Vec<Vec<u32>>, Failure> {
+    let paths = paths(role)?;
+    if role != CHAT {
+        return both_ends::open(&paths)?.prompts(TEXTS);
+    }
+    let tokenizer = paths.tokenizer()?;
+    let template = Template::of(&paths, &paths.target()?, &tokenizer)?;
+    QUESTIONS.iter().map(|question| template.ask(&tokenizer, question)).collect()
 }
 
 /// Continues a text greedily. Returns each chosen token and its lead over the second.

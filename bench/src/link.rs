@@ -1,9 +1,8 @@
 //! `cargo xtask bench link`: tables and curves of what `web/e2e/link/bench.mjs` measured.
 //!
 //! ```text
-//! link ahead FOLDER       reads ahead-measured.json, ahead-real-draft-measured.json and ahead-shared-measured.json of
-//!                         FOLDER, which `web/e2e/link/ahead.mjs` wrote
-//! link report FOLDER      reads FOLDER/link-measured.json
+//! link ahead FOLDER [PAIRS...]       reads what `web/e2e/link/ahead.mjs` wrote to FOLDER, of these pairs or of all
+//! link report FOLDER                 reads FOLDER/link-measured.json
 //! ```
 
 mod ahead;
@@ -11,8 +10,9 @@ mod ahead;
 use std::{fmt::Write, fs, path::Path};
 
 use outrider_papers::report::curves::{self, Bounds, Curve, Mark, Panel};
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use self::ahead::{SECTIONS, Section};
 use crate::{
     passes::Failure,
     report,
@@ -21,19 +21,35 @@ use crate::{
 
 /// Runs the report with the arguments that follow its name.
 pub fn run(arguments: &[&str]) -> Result<(), Failure> {
-    let [what @ ("ahead" | "report"), folder] = *arguments else {
-        return Err("`ahead` or `report` and a folder are expected".into());
-    };
-    let folder = Path::new(folder);
-    let read = |file: &str| Ok::<Value, Failure>(serde_json::from_str(&fs::read_to_string(folder.join(file))?)?);
-    if what == "ahead" {
-        let (apart, real_draft) = (read("ahead-measured.json")?, read("ahead-real-draft-measured.json")?);
-        let shared = read("ahead-shared-measured.json")?;
-        let text = ahead::report(&apart, &real_draft, &shared)?;
-        let measured = json!({ "apart": apart, "realDraft": real_draft, "shared": shared });
-        return report::write(folder, "ahead", &text, measured, None);
+    match *arguments {
+        ["ahead", folder, ref pairs @ ..] => write_ahead(Path::new(folder), pairs),
+        ["report", folder] => write_rounds(Path::new(folder)),
+        _ => Err("`ahead` or `report` and a folder are expected".into()),
     }
-    let measured = read("link-measured.json")?;
+}
+
+fn read(folder: &Path, file: &str) -> Result<Value, Failure> {
+    let file = folder.join(file);
+    let text = fs::read_to_string(&file).map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
+    Ok(serde_json::from_str(&text)?)
+}
+
+/// Writes the report on drafting ahead of these pairs, or of all if none is named.
+fn write_ahead(folder: &Path, pairs: &[&str]) -> Result<(), Failure> {
+    let chosen = SECTIONS.iter().filter(|section| pairs.is_empty() || pairs.contains(&section.name));
+    let load = |section: &'static Section| -> Result<(&Section, Value), Failure> {
+        Ok((section, read(folder, section.file)?))
+    };
+    let sections = chosen.map(load).collect::<Result<Vec<_>, _>>()?;
+    let text = ahead::report(&sections)?;
+    let measured = sections.into_iter().map(|(section, measured)| (section.key.to_owned(), measured)).collect();
+    let name = ["ahead"].iter().chain(pairs).copied().collect::<Vec<_>>().join("-");
+    report::write(folder, &name, &text, Value::Object(measured), None)
+}
+
+/// Writes the report on rounds of drafts.
+fn write_rounds(folder: &Path) -> Result<(), Failure> {
+    let measured = read(folder, "link-measured.json")?;
     let links = array(&measured["links"]).map(Link::read).collect::<Result<Vec<_>, _>>()?;
     let text = tables(&links)?;
     report::write(folder, "link", &text, measured, Some(curves::svg(&panels(&links))))

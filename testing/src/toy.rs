@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use outrider_codec::frame::{Limits, SamplingParameters};
+use outrider_models::DraftVocabulary;
 use outrider_speculation::{
     Forward,
     draft::Heads,
@@ -24,17 +25,36 @@ pub struct ToyModel {
     /// Distance of this model's logits from those of the model with the same seed and no difference.
     difference: f64,
     salt: u64,
+    /// Output head of fewer rows than tokens, if it has one.
+    head: Option<Arc<TrimmedHead>>,
+}
+
+/// Output head with rows for some tokens only.
+#[derive(Debug)]
+struct TrimmedHead {
+    /// Token whose logit each row computes.
+    rows: Vec<u32>,
+    /// Token that each row's logit is taken for.
+    vocabulary: DraftVocabulary,
 }
 
 impl ToyModel {
     /// The target of a seed.
     pub fn target(vocab_size: u32, seed: u64) -> Self {
-        Self { vocab_size, seed, difference: 0.0, salt: 0 }
+        Self { vocab_size, seed, difference: 0.0, salt: 0, head: None }
     }
 
     /// A draft that resembles this target: its logits differ by up to `difference` each way.
     pub fn draft(&self, difference: f64) -> Self {
         Self { difference, salt: 77, ..self.clone() }
+    }
+
+    /// The model with a head that has a row for each of the tokens in `rows`; all others have probability 0. `d2t` names
+    /// the token of each row in ascending order: the same tokens, unless an error is planted.
+    pub fn trimmed(&self, rows: &[u32], d2t: &[u32]) -> Self {
+        assert_eq!(rows.len(), d2t.len(), "a token for each row");
+        let vocabulary = DraftVocabulary::of_tokens(d2t.to_vec()).unwrap();
+        Self { head: Some(Arc::new(TrimmedHead { rows: rows.to_vec(), vocabulary })), ..self.clone() }
     }
 
     /// Size of the vocabulary, V.
@@ -67,12 +87,15 @@ impl ToyModel {
     /// The logits after a prefix.
     pub fn logits(&self, prefix: &[u32]) -> Vec<f32> {
         let state = prefix.iter().rev().take(2).fold(self.seed, |state, &id| mix(state ^ u64::from(id + 1)));
-        (0..self.vocab_size)
-            .map(|id| {
-                let base = 2.0 * signed(mix(state ^ (u64::from(id) << 32)));
-                (base + self.difference * signed(mix(state ^ self.salt ^ (u64::from(id) << 40)))) as f32
-            })
-            .collect()
+        let logit = |id: u32| {
+            let base = 2.0 * signed(mix(state ^ (u64::from(id) << 32)));
+            (base + self.difference * signed(mix(state ^ self.salt ^ (u64::from(id) << 40)))) as f32
+        };
+        let Some(head) = &self.head else { return (0..self.vocab_size).map(logit).collect() };
+        let rows: Vec<f32> = head.rows.iter().copied().map(logit).collect();
+        let mut logits = Vec::new();
+        head.vocabulary.spread(&rows, rows.len(), self.vocab_size as usize, &mut logits);
+        logits
     }
 
     /// A hidden state after a prefix: two numbers in [−1, 1), from the same hash as the logits.

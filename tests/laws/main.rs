@@ -3,6 +3,7 @@
 
 mod block;
 mod bonus;
+mod draft_vocabulary;
 mod exactness;
 mod planted;
 mod positions;

@@ -3,6 +3,7 @@
 
 mod ahead;
 mod conformal;
+mod draft_vocabulary;
 mod golden;
 mod guesses;
 mod identity;

@@ -1,5 +1,7 @@
 //! `cargo xtask bench`: measurements that anyone can repeat. They are not tests; nothing fails for being slow.
 
+mod pairs;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,6 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 
+use self::pairs::Pairs;
 use crate::choice;
 use crate::demo::Demo;
 use crate::interrupt::Interrupt;
@@ -56,8 +59,8 @@ enum Bench {
     Guesses,
     /// A server attacked from one address, beside a session of another; five minutes
     Hostile,
-    /// The page against the server alone in Chromium, over emulated rates and round trips, with targets of three sizes:
-    /// one and a half hours, quick half of one; 1.3 GB of disk
+    /// The page against the server alone in Chromium, over emulated rates and round trips, with targets of three sizes
+    /// and SmolLM2: two hours, quick half of one; 2.6 GB of disk
     Link,
     /// The server's passes on this processor beside llama.cpp's and candle's, on random weights in real shapes, which
     /// take 2 GB of disk; twenty minutes, and the first time as many to build the others from PyPI and crates.io
@@ -137,10 +140,16 @@ impl Run<'_> {
         let page = self.package(&Build::ALL)?;
         let binary = server::build(self.workspace)?;
         let interrupt = Interrupt::listen()?;
-        for pairs in [Pairs::SmallDraft, Pairs::RealDraft, Pairs::OneMachine] {
+        let chosen = Pairs::chosen()?;
+        for &pairs in chosen.as_deref().unwrap_or(Pairs::value_variants()) {
             self.ahead(&binary, &page, pairs, &interrupt)?;
         }
-        self.program(&["ahead"])?;
+        let mut report = self.command()?;
+        report.arg("ahead").arg(&self.folder).args(chosen.iter().flatten().map(|pairs| choice::name(*pairs)));
+        process::run(&mut report)?;
+        if chosen.is_some() {
+            return Ok(());
+        }
         let address = server::free_address(0)?;
         let mut serve = server::command(self.workspace, &binary, address, &self.workspace.web().join("npm"));
         let _server = server::start(serve.args(["--own-draft", "off"]), address, &interrupt)?;
@@ -189,21 +198,13 @@ impl Run<'_> {
     /// Drafting ahead against the server alone.
     fn ahead(&self, binary: &Path, page: &Page<'_>, pairs: Pairs, interrupt: &Interrupt) -> Result<()> {
         let (mut servers, mut names) = (Vec::new(), Vec::new());
-        for &(name, target, draft) in pairs.models() {
-            let mut models = Vec::new();
-            for (role, flag, size) in [("target", "--target", target), ("draft", "--draft", draft)] {
-                if let Some(size) = size {
-                    models.push((flag, pair::grow(self.workspace, role, size)?));
-                }
-            }
+        for (name, models) in pairs.models() {
+            let models = models.arguments(self.workspace, binary)?;
             let mut urls = Vec::new();
             for own_draft in ["off", "auto"] {
                 let address = server::free_address(0)?;
                 let mut serve = server::command(self.workspace, binary, address, &self.workspace.web().join("npm"));
-                serve.args(["--own-draft", own_draft]);
-                for (flag, file) in &models {
-                    serve.arg(flag).arg(file);
-                }
+                serve.args(["--own-draft", own_draft]).args(&models);
                 if pairs.has_core_each() {
                     serve.args(["--threads", "1"]);
                 }
@@ -213,8 +214,7 @@ impl Run<'_> {
             names.push(format!("{name}={}", urls.join(",")));
         }
         let mut measure = page.node("e2e/link/ahead.mjs");
-        let (file, form) = pairs.file_and_form(self.form);
-        measure.arg(self.folder.join(file)).args(names).args(form);
+        measure.arg(self.folder.join(pairs.file())).args(names).args(pairs.forms(self.form));
         in_chromium(pairs.hold(measure, 1), interrupt)
     }
 
@@ -249,7 +249,7 @@ impl Run<'_> {
         let mut measure = self.command()?;
         // vLLM warns about variables that begin with its name and are not its own.
         measure.env_remove(VLLM).arg(&self.folder).arg(binary).arg(vllm).arg(self.proposer()).args(self.form);
-        process::run(&mut hold(measure, 1))
+        process::run(&mut process::hold(measure, 1))
     }
 
     /// Folder of our package for vLLM.
@@ -320,58 +320,4 @@ fn ensure_taskset() -> Result<()> {
         "this measurement gives its two ends a core each with `taskset`: install util-linux"
     );
     Ok(())
-}
-
-/// The command, held to a core of its own.
-fn hold(command: Command, core: usize) -> Command {
-    let mut held = Command::new("taskset");
-    held.args(["--cpu-list", &core.to_string()]).arg(command.get_program()).args(command.get_args());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => held.env(name, value),
-            None => held.env_remove(name),
-        };
-    }
-    command.get_current_dir().map(|folder| held.current_dir(folder));
-    held
-}
-
-/// Pairs of models with which drafting ahead is measured.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Pairs {
-    /// The built-in draft before targets of three sizes, over all links; server and browser have a core each, as two
-    /// machines have theirs.
-    SmallDraft,
-    /// A draft of a real size, over three round trips.
-    RealDraft,
-    /// Server and browser share their cores, as on the machine of someone who tries it; over the nearest link.
-    OneMachine,
-}
-
-impl Pairs {
-    /// Name, target and draft of each: sizes of grown models, `None` for built-in ones.
-    fn models(self) -> &'static [(&'static str, Option<&'static str>, Option<&'static str>)] {
-        match self {
-            Self::RealDraft => &[("1.1B, draft 135M", Some("1.1B"), Some("135M"))],
-            _ => &[("built-in", None, None), ("135M", Some("135M"), None), ("1.1B", Some("1.1B"), None)],
-        }
-    }
-
-    /// The file for the measurements, and the last argument of `ahead.mjs`.
-    fn file_and_form(self, form: Option<&'static str>) -> (&'static str, Option<&'static str>) {
-        match self {
-            Self::SmallDraft => ("ahead-measured.json", form),
-            Self::RealDraft => ("ahead-real-draft-measured.json", Some("trips")),
-            Self::OneMachine => ("ahead-shared-measured.json", Some("near")),
-        }
-    }
-
-    fn has_core_each(self) -> bool {
-        self != Self::OneMachine
-    }
-
-    /// The command, held to a core of its own where each end has one.
-    fn hold(self, command: Command, core: usize) -> Command {
-        if self.has_core_each() { hold(command, core) } else { command }
-    }
 }

@@ -25,6 +25,7 @@ const VARIABLES: &str = "\
 Environment variables:
   CHROMIUM_PATH, CHROMEDRIVER_PATH   a browser and its driver at an unusual place
   BENCH_MODELS                       shapes that `bench edge` and `bench native` measure, such as 15M,135M
+  BENCH_PAIRS                        parts of `bench link`: small-draft, real-draft, published, one-machine
   CARGO_TARGET_DIR                   folder of everything that is built (default: target)";
 
 /// A command line, fully read.
@@ -44,8 +45,8 @@ pub enum Request {
     Fuzz(FuzzOptions),
     /// Measure: tables and plots go to target/bench
     Bench(BenchOptions),
-    /// Grow the built-in pair to the cost of real models, as GGUF files in target/pair, for measuring and for trying a
-    /// large target: the grown models write the small ones' texts
+    /// Grow the built-in pair or SmolLM2 to the cost of real models, as GGUF files in target/pair, for measuring and
+    /// for trying a large target: the grown models write the small ones' texts
     Pair(Pair),
     /// Build the documentation site, target/site, from the Markdown of the repository and the package's types; a dead
     /// link fails
@@ -87,6 +88,7 @@ mod tests {
             "pack --full",
             "pair --grow-target 1.1B --grow-draft 135M --element f16 --verify",
             "pair --published",
+            "pair --grow-smollm2 1.1B --verify",
         ] {
             assert!(is_read(line), "{line:?}");
         }

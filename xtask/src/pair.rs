@@ -1,4 +1,4 @@
-//! `cargo xtask pair`: the built-in pair at the cost of larger models.
+//! `cargo xtask pair`: the built-in pair and SmolLM2 at the cost of larger models.
 
 use std::path::PathBuf;
 
@@ -9,16 +9,21 @@ use crate::workspace::Workspace;
 
 /// Element type of the weights unless another is given.
 const ELEMENT: &str = "q8_0";
+/// Short name of the published chat model, and its role among the models that grow.
+pub const SMOLLM2: &str = "smollm2";
 
 /// Options of the command `pair`.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct Pair {
     /// Grow the target to the cost of 135M or 1.1B parameters
-    #[arg(long, value_name = "SIZE", required_unless_present_any = ["grow_draft", "published"])]
+    #[arg(long, value_name = "SIZE", required_unless_present_any = ["grow_draft", "grow_smollm2", "published"])]
     grow_target: Option<String>,
     /// Grow the draft in the same way
     #[arg(long, value_name = "SIZE")]
     grow_draft: Option<String>,
+    /// Grow SmolLM2-135M-Instruct (98 MB, downloaded) to the cost of 1.1B parameters, in target/pair/smollm2
+    #[arg(long, value_name = "SIZE")]
+    grow_smollm2: Option<String>,
     /// Element type of the weights: f16, q8_0 or q4_0
     #[arg(long, default_value = ELEMENT)]
     element: String,
@@ -34,15 +39,16 @@ pub struct Pair {
 impl Pair {
     /// Writes the files, and compares them if that is asked for.
     pub fn run(&self, workspace: &Workspace) -> Result<()> {
-        let (folder, program) = (folder(workspace), program(workspace)?);
-        for (role, size) in [("target", &self.grow_target), ("draft", &self.grow_draft)] {
+        let program = program(workspace)?;
+        let roles = [("target", &self.grow_target), ("draft", &self.grow_draft), (SMOLLM2, &self.grow_smollm2)];
+        for (role, size) in roles {
             let Some(size) = size else { continue };
             let mut program = workspace.command(&program);
-            program.arg("grow").arg(&folder).args(self.verify.then_some("check"));
+            program.arg("grow").arg(folder_of(workspace, role)).args(self.verify.then_some("check"));
             process::run(program.args([role, size, &self.element]))?;
         }
         if self.published {
-            process::run(workspace.command(&program).arg("published").arg(folder.join("published")))?;
+            process::run(workspace.command(&program).arg("published").arg(folder(workspace).join("published")))?;
         }
         Ok(())
     }
@@ -50,7 +56,7 @@ impl Pair {
 
 /// Gives the file of a grown model, written if it is not there.
 pub fn grow(workspace: &Workspace, role: &str, size: &str) -> Result<PathBuf> {
-    let folder = folder(workspace);
+    let folder = folder_of(workspace, role);
     process::run(workspace.command(program(workspace)?).arg("grow").arg(&folder).args([role, size, ELEMENT]))?;
     Ok(folder.join(format!("{size}-{role}-{ELEMENT}.gguf")))
 }
@@ -64,4 +70,9 @@ pub fn program(workspace: &Workspace) -> Result<PathBuf> {
 
 pub fn folder(workspace: &Workspace) -> PathBuf {
     workspace.target().join("pair")
+}
+
+/// Folder of a role's grown models, with the tokenizer that they share.
+fn folder_of(workspace: &Workspace, role: &str) -> PathBuf {
+    if role == SMOLLM2 { folder(workspace).join(SMOLLM2) } else { folder(workspace) }
 }

@@ -155,6 +155,20 @@ fn shown(command: &Command) -> String {
         .join(" ")
 }
 
+/// The command, held to a core of its own by `taskset`.
+pub fn hold(command: Command, core: usize) -> Command {
+    let mut held = Command::new("taskset");
+    held.args(["--cpu-list", &core.to_string()]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => held.env(name, value),
+            None => held.env_remove(name),
+        };
+    }
+    command.get_current_dir().map(|folder| held.current_dir(folder));
+    held
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

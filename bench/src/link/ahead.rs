@@ -64,34 +64,69 @@ impl Way {
     }
 }
 
-/// Report of the measurements: on cores apart, with a draft of a real size, and on shared cores.
-pub fn report(apart: &Value, real_draft: &Value, shared: &Value) -> Result<String, Failure> {
+/// A part of the report: pairs that are measured in the same way.
+pub struct Section {
+    /// Name of the pairs, as `cargo xtask bench link` has them.
+    pub name: &'static str,
+    /// File of the measurements.
+    pub file: &'static str,
+    /// Key of the measurements in the report's samples.
+    pub key: &'static str,
+    /// Title and description, in Markdown.
+    description: &'static str,
+}
+
+/// All parts of the report, in order.
+pub const SECTIONS: [Section; 4] = [
+    Section {
+        name: "small-draft",
+        file: "ahead-measured.json",
+        key: "apart",
+        description: "\n# Drafts of a million parameters\n\nTargets of 135M and 1.1B are the built-in one grown: they \
+            cost what such models do and write the small one's text, with its acceptance rate. Plans: what `ahead` \
+            chooses among, each for a whole text. Rounds and own drafts are there to compare with, over 3 texts.\n",
+    },
+    Section {
+        name: "real-draft",
+        file: "ahead-real-draft-measured.json",
+        key: "realDraft",
+        description: "\n# A draft of a real size\n\nThe built-in draft grown to the cost of 135M parameters, in \
+            Chromium; 12 texts.\n",
+    },
+    Section {
+        name: "published",
+        file: "ahead-published-measured.json",
+        key: "published",
+        description: "\n# A published chat model\n\nSmolLM2-135M-Instruct (Q4_1) with the draft made for it, and the \
+            same target grown: it costs what 1.1B parameters do, in Q8_0, and writes the small one's text, with its \
+            acceptance rate. Ten questions of a chat (2 in the quick form), each asked once over each link; an answer \
+            may end before 64 tokens.\n",
+    },
+    Section {
+        name: "one-machine",
+        file: "ahead-shared-measured.json",
+        key: "shared",
+        description: "\n# On one machine\n\nThe first targets over the nearest link where browser and server share \
+            both cores, as on the machine of someone who tries it: drafting takes the server's processor away. 3 to \
+            12 texts.\n",
+    },
+];
+
+/// Report of the measurements of these sections.
+pub fn report(sections: &[(&Section, Value)]) -> Result<String, Failure> {
     let mut text = String::from(
         "Drafting ahead of a text that the server writes; the page drafts in Chromium, the link is emulated. The \
-         server is held to one core and the browser to another, as if they were two machines. Targets of 135M and \
-         1.1B are the built-in one grown: they cost what such models do and write the small one's text, with its \
-         acceptance rate. Every way wrote the same text. Tokens/s: median and range over 6 to 12 texts of 64 \
-         tokens, 12 with a draft of a real size, 3 to 12 on one machine, taken in turns; of the other ways how \
-         many times faster than the server alone over the same link, with its standard error. Plans: what \
-         `ahead` chooses among, each for a whole text. Rounds and, but for a draft of a real size, own drafts are \
-         there to compare with, over 3 texts. A way that waits and took 1.5 times as long as the server alone is \
-         tried once over each longer round trip, and not over slower rates.\n",
+         server is held to one core and the browser to another, as if they were two machines, but where they share \
+         them. Every way wrote the same text. Tokens/s: median and range over 6 to 12 texts of 64 tokens where \
+         nothing else is said, taken in turns; of the other ways how many times faster than the server alone over the \
+         same link, with its standard error. A way that waits and took 1.5 times as long as the server alone is tried \
+         once over each longer round trip, and not over slower rates.\n",
     );
-    for target in array(&apart["targets"]) {
-        table(&mut text, target)?;
-    }
-    text.push_str(
-        "\n# A draft of a real size\n\nThe built-in draft grown to the cost of 135M parameters, in Chromium.\n",
-    );
-    for target in array(&real_draft["targets"]) {
-        table(&mut text, target)?;
-    }
-    text.push_str(
-        "\n# On one machine\n\nThe same over the nearest link where browser and server share both cores, as on the \
-         machine of someone who tries it: drafting takes the server's processor away.\n",
-    );
-    for target in array(&shared["targets"]) {
-        table(&mut text, target)?;
+    for (section, measured) in sections {
+        text.push_str(section.description);
+        for target in array(&measured["targets"]) {
+            table(&mut text, target)?;
+        }
     }
     Ok(text)
 }
@@ -146,11 +181,12 @@ fn table(text: &mut String, target: &Value) -> Result<(), Failure> {
     }
     writeln!(
         text,
-        "\n`ahead` reaches {NO_HARM} of the server alone over {harmless} of {links} links and is below by more than twice \
-         its error over {harmful}. It reaches {NEARLY_BEST} of the plan that is best over the other texts, no guesses \
-         among them, over {chosen}, is below by more than twice its error over {behind}, and reaches {:.2} of it in \
-         the mean; of the plan that is best over the same texts, which is best by luck, too, over {best}.\n\n\
-         | over all links that it was measured over | passes / token | in time / token | bits up / token |\n|---|--:|--:|--:|",
+        "\n`ahead` reaches {NO_HARM} of the server alone over {harmless} of {links} links and is below by more than \
+         twice its error over {harmful}. It reaches {NEARLY_BEST} of the plan that is best over the other texts, no \
+         guesses among them, over {chosen}, is below by more than twice its error over {behind}, and reaches {:.2} of \
+         it in the mean; of the plan that is best over the same texts, which is best by luck, too, over {best}.\n\n\
+         | over all links that it was measured over | passes / token | in time / token | bits up / token |\n\
+         |---|--:|--:|--:|",
         gains / f64::from(links)
     )?;
     for (Counts { tokens, passes, in_time, bits_up }, name) in counts.iter().zip(&names) {

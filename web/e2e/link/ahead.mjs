@@ -1,27 +1,32 @@
-// node e2e/link/ahead.mjs FILE NAME=ALONE,HELPED... [quick|near|trips]
+// node e2e/link/ahead.mjs FILE NAME=ALONE,HELPED... [quick|near|trips|chat [quick]]
 //
 // Never waiting against the server alone, in Chromium, over emulated links: a part of `cargo xtask bench link`. For each
 // target there are two servers, one that drafts nothing itself (ALONE) and one that does (HELPED). Every way writes the
 // same tokens for the same prompts, taking turns. `near` measures the nearest link only, over half as many texts; `trips`
-// compares `ahead` with the server's own drafts over three links. Writes FILE.
+// compares `ahead` with the server's own drafts over three links; `chat` asks a chat model questions over four links.
+// Writes FILE.
 
 import { writeFileSync } from 'node:fs';
 import { chromiumArgs, inChromium } from '../chromium.mjs';
-import { generate, openPage, pick, prompts, symmetric } from './page.mjs';
+import { generate, openPage, pick, prompts as beginnings, questions, symmetric } from './page.mjs';
 
 const [file, ...rest] = process.argv.slice(2);
 const quick = rest.includes('quick');
 const near = rest.includes('near');
 const trips = rest.includes('trips');
+const chat = rest.includes('chat');
 const targets = rest.filter((argument) => argument.includes('='));
+const prompts = chat ? questions : beginnings;
 // The fastest link comes first: who waits for it loses more over each that follows.
-const megabits = quick || near || trips ? [10] : [100, 10, 1, 0.1];
-const roundTrips = near ? [2] : trips ? [20, 50, 100] : quick ? [2, 20, 50, 100] : [0, 2, 5, 20, 50, 100, 200, 400];
+const megabits = quick || near || trips || chat ? [10] : [100, 10, 1, 0.1];
+const chatTrips = quick ? [0, 50] : [0, 20, 50, 200];
+const otherTrips = quick ? [2, 20, 50, 100] : [0, 2, 5, 20, 50, 100, 200, 400];
+const roundTrips = near ? [2] : trips ? [20, 50, 100] : chat ? chatTrips : otherTrips;
 const maxNewTokens = 64;
 /** So many texts over each link at least, and until it took so long, and so many at most. */
-const fewestTexts = (near ? 1 : trips ? 4 : 2) * prompts.length;
+const fewestTexts = chat ? (quick ? 2 : prompts.length) : (near ? 1 : trips ? 4 : 2) * prompts.length;
 const enoughMs = 8000;
-const mostTexts = 4 * prompts.length;
+const mostTexts = chat ? fewestTexts : 4 * prompts.length;
 /** The rate at which every way is tried over every round trip, be it ever so slow, and 2 ms are. */
 const alwaysMegabits = 10;
 /** A way that waits is given up once a text took so many times as long as by the server alone. */
@@ -64,7 +69,9 @@ const all = [
   },
 ];
 const isWithoutPlan = ({ waits, name }) => !waits && !name.startsWith('plan');
-const ways = trips ? all.filter(isWithoutPlan).map((way) => ({ ...way, beside: false })) : all;
+const chatWays = ['alone', 'ahead', 'rounds of 4', 'own drafts', 'ahead and own drafts'];
+const isCompared = chat ? ({ name }) => chatWays.includes(name) : isWithoutPlan;
+const ways = trips || chat ? all.filter(isCompared).map((way) => ({ ...way, beside: false })) : all;
 
 /** What is written down of a generation. */
 const kept = [
@@ -77,7 +84,8 @@ await inChromium(chromiumArgs, async (browser) => {
   for (const target of targets) {
     const [name, urls] = target.split('=');
     const [alone, helpedBy] = urls.split(',');
-    const pages = await Promise.all([alone, helpedBy, ...(quick ? [alone] : [])].map((url) => openPage(browser, url)));
+    const apart = ways.some((way) => way.apart) ? [alone] : [];
+    const pages = await Promise.all([alone, helpedBy, ...apart].map((url) => openPage(browser, url)));
     const open = symmetric(null, 0);
     const run = ({ helped, apart, options, patient }, prompt, seed, link) => {
       const patience = patient ? { patience: 1.25 * link.roundTripMs + 60 } : {};

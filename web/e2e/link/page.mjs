@@ -1,6 +1,6 @@
 // What measurements over emulated links share: the npm package in a page of its server.
 
-/** A page of the server's origin with the package loaded. */
+/** A page of the server's origin with the package and the draft model loaded. */
 export async function openPage(browser, url) {
   const page = await browser.newPage();
   // Any page of the server's origin will do.
@@ -8,6 +8,7 @@ export async function openPage(browser, url) {
   await page.evaluate(async () => {
     const { Outrider } = await import('/outrider.js');
     globalThis.outrider = await Outrider.load();
+    if ((await globalThis.outrider.ready) !== 'draft') throw new Error('the draft model has not joined');
   });
   return page;
 }
@@ -41,3 +42,17 @@ export const prompts = [
   'The old man went to the river and',
   'A girl and her dog found',
 ];
+
+/** Conversations of one question each, those of `bench/src/chat.rs`. */
+export const questions = [
+  'What is photosynthesis?',
+  'How do I make a cup of tea?',
+  'Explain what a compiler does.',
+  'Give me three tips for learning a language.',
+  'Why is the sky blue?',
+  'What is the difference between a list and a tuple in Python?',
+  'Write a short poem about the sea.',
+  'How does a bicycle stay upright?',
+  'What should I pack for a hike in the mountains?',
+  'Who was Marie Curie?',
+].map((content) => [{ role: 'user', content }]);
