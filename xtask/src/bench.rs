@@ -273,7 +273,7 @@ impl Run<'_> {
         let binary = server::build(self.workspace)?;
         let mut measure = self.command()?;
         measure.arg(&self.folder).arg(binary).arg(pair::folder(self.workspace)).args(self.form);
-        process::run(&mut hold(measure, 1))
+        process::run(&mut process::hold(measure, 1))
     }
 
     /// The server is a process of its own.
