@@ -102,7 +102,10 @@ pub enum LoadError {
         end: u64,
     },
     /// Not enough memory for the weights.
-    #[error("no memory for {what} of {needed} bytes")]
+    #[error(
+        "no memory for {what} of {needed} bytes; use a smaller quantization of the model, such as Q4_0, a smaller \
+         model, or free memory"
+    )]
     OutOfMemory {
         /// Item to be allocated.
         what: String,
@@ -167,6 +170,15 @@ pub enum LoadError {
         what: &'static str,
         /// Value found in the file.
         found: String,
+    },
+    /// Weights quantized by a method that this crate does not read.
+    #[error(
+        "the weights are quantized by {method}, which is not supported; use the unquantized safetensors or a GGUF file \
+         of the same model"
+    )]
+    Quantized {
+        /// Name of the method, as in `quant_method`.
+        method: String,
     },
     /// A model of no family here.
     #[error(

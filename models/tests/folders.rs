@@ -194,6 +194,11 @@ fn a_folder_without_a_checkpoint_says_what_it_has() {
         (&["config.json", "model-00001-of-00002.safetensors"][..], "no model.safetensors.index.json"),
         (&["config.json", "pytorch_model.bin"], "pytorch_model.bin"),
         (&["model-Q8_0.gguf"], "model-Q8_0.gguf, which can be named itself"),
+        (&["adapter_config.json", "adapter_model.safetensors"], "a LoRA adapter; merge it into its base model"),
+        (&["adapter_config.json", "adapter_model.bin", "config.json"], "a LoRA adapter; merge it into its base model"),
+        (&["config.json", "model.onnx"], "model.onnx, an ONNX model; use the safetensors or a GGUF file"),
+        (&["config.json", "onnx"], "onnx, an ONNX model; use the safetensors or a GGUF file"),
+        (&["config.json", "tf_model.h5"], "tf_model.h5, a TensorFlow model; use the safetensors or a GGUF file"),
         (&[], "neither"),
     ] {
         let error = Model::open(&Folder::with(files.iter().map(|name| (*name, none)))).err().unwrap();
@@ -201,4 +206,33 @@ fn a_folder_without_a_checkpoint_says_what_it_has() {
     }
     let error = Model::open(&Folder::with([("model.safetensors", WEIGHTS)])).err().unwrap().to_string();
     assert!(error.contains("no config.json beside model.safetensors"), "{error}");
+}
+
+/// A file that is no model is named by its kind, whatever its name, with the way to a model.
+#[test]
+fn a_file_of_another_kind_says_what_it_is() {
+    let onnx = b"\x08\x07\x12\x07pytorch\x1a\x051.13.";
+    let adapter = Safetensors::default()
+        .tensor("base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight", "F32", &[1], &[0; 4])
+        .finish();
+    let folder = Folder::with([
+        ("model.onnx", &onnx[..]),
+        ("model.safetensors", onnx),
+        ("pytorch_model.bin", b"PK\x03\x04...."),
+        ("settings.json", b"{\"model_type\": \"llama\"}"),
+        ("adapter_model.safetensors", &adapter),
+        ("notes.txt", b"notes"),
+    ]);
+    for (name, said) in [
+        ("model.onnx", "an ONNX model instead of a model"),
+        ("model.safetensors", "an ONNX model instead of a model"),
+        ("pytorch_model.bin", "a ZIP archive or a PyTorch checkpoint"),
+        ("settings.json", "a JSON file"),
+        ("adapter_model.safetensors", "a LoRA adapter instead of a model; merge it into its base model"),
+        ("notes.txt", "not a .gguf or .safetensors file"),
+        ("absent.onnx", "not a .gguf or .safetensors file"),
+    ] {
+        let error = Model::open(&folder.join(name)).err().unwrap().to_string();
+        assert!(error.contains(said), "{name}: {error}");
+    }
 }

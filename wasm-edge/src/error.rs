@@ -31,6 +31,7 @@ impl From<LoadError> for Failure {
     fn from(error: LoadError) -> Self {
         let code = match error {
             LoadError::Unsupported { .. }
+            | LoadError::Quantized { .. }
             | LoadError::UnknownFamily { .. }
             | LoadError::UnknownSetting { .. }
             | LoadError::TensorType { .. }

@@ -14,6 +14,7 @@ use std::{
 use safetensors::tensor::Metadata;
 
 use super::{
+    other_kind,
     safetensors::SafetensorsHeader,
     stream::{Header, read_header},
 };
@@ -23,6 +24,8 @@ use crate::{error::LoadError, family::config::ModelConfig};
 const TEXTS: [&str; 3] = ["config.json", "generation_config.json", "tokenizer_config.json"];
 /// File that maps each tensor to its weight file.
 const INDEX: &str = "model.safetensors.index.json";
+/// Number of bytes that determine the kind of a file that is no model.
+const TELLING_BYTES: u64 = 32;
 /// Alignment of the length of a safetensors header, in bytes.
 const ALIGNMENT: usize = 8;
 
@@ -37,7 +40,7 @@ impl Checkpoint {
     pub(super) fn at(path: &Path) -> Result<Self, LoadError> {
         let is_safetensors = path.extension().is_some_and(|extension| extension == "safetensors");
         if !is_safetensors && !path.is_dir() {
-            return Err(LoadError::UnknownFormat { path: path.display().to_string() });
+            return Err(no_model(path));
         }
         let (folder, whole) = match path.is_dir() {
             true => (path, path.join("model.safetensors")),
@@ -151,21 +154,35 @@ fn shard(folder: &Path, name: String) -> Result<PathBuf, LoadError> {
     if is_plain && path.is_file() { Ok(path) } else { Err(LoadError::MissingShard { name }) }
 }
 
+/// Error for a file without the name of a model's, by its first bytes.
+fn no_model(path: &Path) -> LoadError {
+    let mut start = Vec::new();
+    // A file that cannot be read is of no known kind.
+    let _ = File::open(path).and_then(|file| file.take(TELLING_BYTES).read_to_end(&mut start));
+    match other_kind::refuse(&start) {
+        Err(error) => error,
+        Ok(()) => LoadError::UnknownFormat { path: path.display().to_string() },
+    }
+}
+
 /// Error that lists the weights found in a folder without a complete checkpoint.
 fn incomplete(folder: &Path) -> LoadError {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
+    let other_kind = || names.iter().find_map(|name| Some((name, other_kind::of_name(name)?)));
     let ending = |ending: &str| names.iter().find(|name| name.ends_with(ending));
     let is_shard = |name: &&String| name.ends_with(".safetensors") && name.contains("-of-");
-    let found = if let Some(shard) = names.iter().find(is_shard) {
+    let found = if names.iter().any(|name| name == "model.safetensors") {
+        "there is no config.json beside model.safetensors".to_owned()
+    } else if let Some(shard) = names.iter().find(is_shard) {
         format!("it has {shard}, but no {INDEX}, which says what is in which file")
     } else if let Some(gguf) = ending(".gguf") {
         format!("it has {gguf}, which can be named itself")
+    } else if let Some((name, (kind, advice))) = other_kind() {
+        format!("it has {name}, {kind}; {advice}")
     } else if let Some(weights) = ending(".bin").or(ending(".pth")).or(ending(".pt")) {
         format!("it has {weights}, a pickled file, which is not read; convert it to safetensors")
-    } else if names.iter().any(|name| name == "model.safetensors") {
-        "there is no config.json beside model.safetensors".to_owned()
     } else {
         "it has neither of them".to_owned()
     };

@@ -19,6 +19,7 @@ use std::collections::HashMap;
 use super::{
     element::ElementType,
     gguf_fields::{Claim, Fields, Stop, check_magic, check_version, scalar_size},
+    other_kind,
     plan::{Directory, Entry, Planned},
     stream::{Describes, Header, Progress},
 };
@@ -430,6 +431,9 @@ impl GgufHeader {
             && parts > 1
         {
             return Err(LoadError::SplitGguf { parts });
+        }
+        if let Some(Value::Text(kind)) = self.metadata.get("general.type") {
+            other_kind::refuse_gguf_type(kind)?;
         }
         let (spelling, description) = D::of_gguf(&self.metadata, &shape_of)?;
         let directory = Directory::new(std::mem::take(&mut self.tensors), spelling, Container::Gguf);

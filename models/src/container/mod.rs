@@ -13,6 +13,7 @@
 //! | `safetensors` | header of a Hugging Face checkpoint |
 //! | `checkpoint` | files of a checkpoint, and their combination into one |
 //! | `file` | detection of a file's format |
+//! | `other_kind` | recognition of files that are no model |
 //! | `plan` | assignment of bytes to weights |
 //! | `parts` | interface of matrix builders, and loaded weights |
 //! | `filling` | transfer of bytes to their final place |

@@ -59,6 +59,7 @@ impl<D: Description> SafetensorsHeader<D> {
         if self.total_bytes.is_some_and(|total| self.position() + metadata.data_len() as u64 != total) {
             return Err(SafeTensorError::MetadataIncompleteBuffer.into());
         }
+        other_kind::refuse_adapter(metadata.tensors().keys())?;
         Ok(metadata)
     }
 

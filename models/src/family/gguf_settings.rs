@@ -28,6 +28,20 @@ pub(crate) enum Value {
     Skipped,
 }
 
+impl Value {
+    /// Returns whether the value is false, zero or empty. Arrays are not: their elements are unknown.
+    fn says_nothing(&self) -> bool {
+        match self {
+            Self::Unsigned(n) => *n == 0,
+            Self::Signed(n) => *n == 0,
+            Self::Float(x) => *x == 0.0,
+            Self::Bool(truth) => !truth,
+            Self::Text(text) => text.is_empty(),
+            Self::Skipped => false,
+        }
+    }
+}
+
 /// Formats the value for error messages.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -56,6 +70,8 @@ pub(super) struct Settings<'m> {
 
 /// Settings without effect on the computation.
 const WITHOUT_EFFECT: [&str; 1] = ["tensor_data_layout"];
+/// Settings whose false or zero changes the computation of a model that has them.
+const FALSE_MATTERS: [&str; 2] = ["expert_weights_norm", "use_parallel_residual"];
 
 impl<'m> Settings<'m> {
     /// Creates a reader for an architecture. `layout`: pairing of rotated elements in its files.
@@ -126,9 +142,8 @@ impl<'m> Settings<'m> {
     /// Rejects a setting that is present and not zero.
     pub(super) fn refuse(&self, key: &str, what: &'static str) -> Result<(), LoadError> {
         match self.get(key) {
-            None | Some(Value::Unsigned(0) | Value::Signed(0) | Value::Bool(false)) => Ok(()),
-            Some(Value::Float(0.0)) => Ok(()),
-            Some(found) => Err(LoadError::Unsupported { what, found: found.to_string() }),
+            Some(found) if !found.says_nothing() => Err(LoadError::Unsupported { what, found: found.to_string() }),
+            _ => Ok(()),
         }
     }
 
@@ -210,17 +225,18 @@ impl<'m> Settings<'m> {
         Ok(Rotary { theta, scaling, layout: self.layout, dimensions, magnitude })
     }
 
-    /// Rejects settings of the architecture that were never read.
+    /// Rejects settings of the architecture that were never read, unless they say nothing.
     pub(super) fn refuse_rest(&self) -> Result<(), LoadError> {
         let read = self.read.borrow();
-        let own = |key: &&String| {
-            let rest = key.strip_prefix(self.architecture).and_then(|rest| rest.strip_prefix('.'));
-            rest.is_some_and(|rest| !WITHOUT_EFFECT.contains(&rest)) && !read.contains(*key) && !is_ignored(key)
+        let unknown = |(key, value): &(&String, &Value)| {
+            let own = key.strip_prefix(self.architecture).and_then(|rest| rest.strip_prefix('.'));
+            let is_inert = |own| WITHOUT_EFFECT.contains(&own) || value.says_nothing() && !FALSE_MATTERS.contains(&own);
+            own.is_some_and(|own| !is_inert(own)) && !read.contains(*key) && !is_ignored(key)
         };
         // Smallest key, for a deterministic error.
-        match self.values.keys().filter(own).min() {
+        match self.values.iter().filter(unknown).min_by_key(|(key, _)| *key) {
             None => Ok(()),
-            Some(key) => Err(LoadError::UnknownSetting { key: key.clone(), found: self.values[key].to_string() }),
+            Some((key, value)) => Err(LoadError::UnknownSetting { key: key.clone(), found: value.to_string() }),
         }
     }
 }

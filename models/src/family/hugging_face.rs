@@ -7,6 +7,7 @@ use super::{
     block::{Block, Layers, Position, Window},
     config::ModelConfig,
     draft_vocabulary::DraftVocabulary,
+    inert::says_nothing,
     keys::{Keys, unsupported},
     kind::{Defaults, Family},
     recommended::RecommendedSampling,
@@ -14,6 +15,9 @@ use super::{
     spelling::Spelling,
 };
 use crate::error::{LoadError, invalid};
+
+/// Settings that describe quantized weights: those of transformers, of MLX, and of older compressed-tensors.
+pub(super) const QUANTIZATION: [&str; 3] = ["quantization_config", "quantization", "compression_config"];
 
 impl ModelConfig {
     /// Parses a `config.json`.
@@ -136,13 +140,17 @@ impl OneOrMany {
 
 impl Keys {
     /// Rejects quantized weights, except by the family's own method: the names of tensors say which ones are.
-    fn only_quantized_by(&self, method: Option<&str>) -> Result<(), LoadError> {
-        match self.get::<Value>("quantization_config")? {
-            Some(found) if method.is_none_or(|method| found["quant_method"] != method) => {
-                Err(unsupported("quantization_config", &found))
+    fn only_quantized_by(&self, own: Option<&str>) -> Result<(), LoadError> {
+        for key in QUANTIZATION {
+            let Some(found) = self.get::<Value>(key)?.filter(|found| !says_nothing(found)) else { continue };
+            let stated = found["quant_method"].as_str();
+            if stated.is_none() || stated != own {
+                // MLX states no method, but always the size of groups.
+                let unstated = if found["group_size"].is_null() { "an unknown method" } else { "MLX" };
+                return Err(LoadError::Quantized { method: stated.unwrap_or(unstated).to_owned() });
             }
-            _ => Ok(()),
         }
+        Ok(())
     }
 
     /// Rejects activations other than SiLU.

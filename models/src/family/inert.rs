@@ -200,7 +200,7 @@ pub(super) fn is_inert(key: &str, value: &Value) -> bool {
 }
 
 /// Returns whether a value is null, false, zero or empty.
-fn says_nothing(value: &Value) -> bool {
+pub(super) fn says_nothing(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::Bool(truth) => !truth,

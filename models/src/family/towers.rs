@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::keys::Keys;
+use super::{hugging_face::QUANTIZATION, keys::Keys};
 use crate::error::LoadError;
 
 /// Model whose language model is supported.
@@ -24,7 +24,7 @@ static OUTER: [Outer; 2] = [
 ];
 
 /// Settings of the whole model that also hold for its language model.
-const SHARED: [&str; 4] = ["bos_token_id", "eos_token_id", "quantization_config", "tie_word_embeddings"];
+const SHARED: [&str; 3] = ["bos_token_id", "eos_token_id", "tie_word_embeddings"];
 
 /// Values of `model_type` of models whose language model is supported.
 pub(super) fn text_tower_types() -> impl Iterator<Item = &'static str> {
@@ -37,7 +37,7 @@ impl Keys {
     pub(super) fn enter_text_tower(&mut self, model_type: &str) -> Result<bool, LoadError> {
         let Some(outer) = OUTER.iter().find(|outer| outer.model_type == model_type) else { return Ok(false) };
         let mut inner: Map<String, Value> = self.required("text_config")?;
-        for key in SHARED {
+        for key in SHARED.into_iter().chain(QUANTIZATION) {
             if let Some(value) = self.get::<Value>(key)? {
                 inner.insert(key.to_owned(), value);
             }

@@ -158,8 +158,8 @@ impl StoredModel {
 
 fn linear(matrix: StoredMatrix, arena: &mut Arena) -> Result<Linear, LoadError> {
     let StoredMatrix { element, outputs, inputs, bytes } = matrix;
-    let name = || "of a stored model".to_owned();
     let builder = LinearBuilder::new(element, outputs, inputs)
-        .ok_or_else(|| LoadError::TensorType { name: name(), dtype: element.to_string() })?;
-    builder.of(&bytes, arena).map_err(|_| LoadError::OutOfMemory { what: name(), needed: bytes.len() as u64 })
+        .ok_or_else(|| LoadError::TensorType { name: "of a stored model".to_owned(), dtype: element.to_string() })?;
+    let what = || "a tensor of a stored model".to_owned();
+    builder.of(&bytes, arena).map_err(|_| LoadError::OutOfMemory { what: what(), needed: bytes.len() as u64 })
 }

@@ -3,7 +3,9 @@
 use outrider_models::{Chunk, LoadError, Model};
 use outrider_testing::{
     families::{assert_greedy_texts_of_transformers, assert_logits_of_transformers, goldens},
+    gguf::F32,
     golden::Golden,
+    llama::Shape,
     logits::{compare, logits_at_all, on_cpu},
 };
 use serde_json::json;
@@ -90,6 +92,29 @@ fn unknown_settings_are_refused_by_name() {
     let found = Model::from_gguf(&mut &*bytes).err().unwrap();
     let is_named = matches!(&found, LoadError::UnknownSetting { key, .. } if key == "llama.rope.freq_bass");
     assert!(is_named, "{found}");
+}
+
+/// Values that say nothing are passed over in GGUF files as in a `config.json`.
+#[test]
+fn unknown_settings_of_gguf_files_may_say_nothing() {
+    const SHAPE: Shape = Shape { vocab: 48, hidden: 32, inner: 64, layers: 1, heads: 4 };
+    let with = |key: &str, code: u32, value: &[u8]| {
+        Model::from_gguf(&mut &*SHAPE.gguf(F32).entry(&format!("llama.{key}"), code, value).finish())
+    };
+    let silent: [(u32, &[u8]); 6] = [(4, &[0; 4]), (5, &[0; 4]), (6, &[0; 4]), (12, &[0; 8]), (7, &[0]), (8, &[0; 8])];
+    for (code, value) in silent {
+        let loaded = with("setting_of_next_year", code, value);
+        assert!(loaded.is_ok(), "type {code}: {}", loaded.err().unwrap());
+    }
+    let speaking: [(u32, &[u8]); 3] = [(4, &[1, 0, 0, 0]), (7, &[1]), (8, b"\x01\0\0\0\0\0\0\0x")];
+    for (code, value) in speaking {
+        let found = with("setting_of_next_year", code, value).err();
+        assert!(matches!(found, Some(LoadError::UnknownSetting { .. })), "type {code}: {found:?}");
+    }
+    // False is not what these families compute.
+    for key in ["use_parallel_residual", "expert_weights_norm"] {
+        assert!(matches!(with(key, 7, &[0]).err(), Some(LoadError::UnknownSetting { .. })), "{key}");
+    }
 }
 
 /// Deviations that are recognized but not computed.

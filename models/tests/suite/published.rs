@@ -122,6 +122,51 @@ fn what_a_config_leaves_out_or_calls_otherwise_is_understood() {
     }
 }
 
+/// Quantized checkpoints are named by their method. `--ignore-setting` would not help: the weights are not numbers.
+#[test]
+fn weights_quantized_by_another_method_are_refused_with_advice() {
+    for (setting, method) in [
+        (r#""quantization_config": {"bits": 4, "group_size": 128, "quant_method": "gptq"}"#, "gptq"),
+        (r#""quantization_config": {"bits": 4, "quant_method": "awq", "version": "gemm"}"#, "awq"),
+        (r#""quantization_config": {"load_in_4bit": true, "quant_method": "bitsandbytes"}"#, "bitsandbytes"),
+        (r#""quantization_config": {"format": "pack-quantized", "quant_method": "compressed-tensors"}"#, "compressed"),
+        (r#""compression_config": {"format": "pack-quantized", "quant_method": "compressed-tensors"}"#, "compressed"),
+        (r#""quantization_config": {"bits": 4}"#, "unknown method"),
+        (r#""quantization": {"group_size": 64, "bits": 4}"#, "MLX"),
+        (r#""quantization": {"group_size": 64, "bits": 4}, "quantization_config": {"group_size": 64}"#, "MLX"),
+    ] {
+        let act = "\"hidden_act\": \"silu\"";
+        let message = error(&[(act, &format!("{act}, {setting}"))]).to_string();
+        assert!(message.contains(method), "{method}: {message}");
+        assert!(message.contains("use the unquantized safetensors or a GGUF file of the same model"), "{message}");
+        assert!(!message.contains("--ignore-setting"), "{message}");
+    }
+    let none = "\"hidden_act\": \"silu\", \"quantization_config\": {}, \"quantization\": null";
+    assert_eq!(logits(&changed(&[("\"hidden_act\": \"silu\"", none)]).unwrap()), logits(&changed(&[]).unwrap()));
+}
+
+/// GGUF files of other types than a model, as llama.cpp's converters write `general.type`.
+#[test]
+fn gguf_files_that_are_no_model_say_what_they_are() {
+    for (kind, said) in [
+        ("adapter", "a LoRA adapter instead of a model; merge it into its base model"),
+        ("mmproj", "the image encoder of a model (mmproj) instead of a model; name the GGUF file of the language"),
+        ("imatrix", "an importance matrix instead of a model; name the GGUF file of the model"),
+    ] {
+        let file = Gguf::default().text("general.type", kind).text("general.architecture", "llama").finish();
+        let message = Model::from_gguf(&mut &*file).err().unwrap().to_string();
+        assert!(message.contains(said), "{kind}: {message}");
+    }
+}
+
+/// Memory that lacks while loading is that of the weights: the message says how to need less.
+#[test]
+fn a_model_that_does_not_fit_says_what_to_lower() {
+    let message = LoadError::OutOfMemory { what: "tensor output.weight".to_owned(), needed: 1 << 30 }.to_string();
+    assert!(message.starts_with("no memory for tensor output.weight of 1073741824 bytes; "), "{message}");
+    assert!(message.contains("a smaller quantization of the model, such as Q4_0"), "{message}");
+}
+
 /// The GGUF file in F32 with some of its bytes replaced.
 fn gguf(from: &[u8], to: &[u8]) -> LoadError {
     let mut bytes = BLOCKS[0].1.to_vec();

@@ -1,5 +1,7 @@
 //! Text to ids and back, streams, and the fingerprint.
 
+use std::collections::{BTreeSet, HashMap};
+
 use outrider_models::{LoadError, TextStream, Tokenizer};
 use serde_json::json;
 #[cfg(target_arch = "wasm32")]
@@ -136,20 +138,41 @@ fn bytes_make_characters_whatever_the_decoder_is_nested_in() {
     }
 }
 
-/// Oniguruma, with which transformers cuts texts, repeats `{1,3}+`: three digits at most, once or more often.
+/// Texts are cut as Oniguruma cuts them, by which the tokenizers of transformers do (`golden/make_oniguruma.py`): classes
+/// in brackets are Unicode's, joiners are not of a word, and `{1,3}+` is three digits at most, once or more often.
 #[test]
 fn patterns_are_those_of_oniguruma() {
-    for (pattern, pieces) in [(r"\p{N}{1,3}+|[^\p{N}]+", 1), (r"\p{N}{1,3}|[^\p{N}]+", 2)] {
-        let mut json = vocabularies::byte_level(None, false);
+    #[derive(serde::Deserialize)]
+    struct Golden {
+        pattern: String,
+        pieces: Vec<String>,
+    }
+    let golden: Vec<Golden> = serde_json::from_str(include_str!("../golden/oniguruma.json")).unwrap();
+    assert!(golden.len() >= 60);
+    let mut failures = Vec::new();
+    for Golden { pattern, pieces } in golden {
+        // A vocabulary of these pieces: any other is unknown.
+        let distinct: BTreeSet<&String> = pieces.iter().collect();
+        let mut vocab: HashMap<&str, usize> = distinct.into_iter().map(String::as_str).zip(1..).collect();
+        vocab.insert("<unk>", 0);
         let split =
             json!({ "type": "Split", "pattern": { "Regex": pattern }, "behavior": "Isolated", "invert": false });
-        let parts = [split, json["pre_tokenizer"].clone()];
-        json["pre_tokenizer"] = json!({ "type": "Sequence", "pretokenizers": parts });
-        let id = json["model"]["vocab"].as_object().unwrap().len();
-        json["model"]["vocab"]["2026"] = json!(id);
-        let ids = Tokenizer::from_bytes(json.to_string().as_bytes()).unwrap().encode("2026").unwrap();
-        assert_eq!(ids == [id as u32], pieces == 1, "{pattern}: {ids:?}");
+        let json = json!({
+            "version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": split, "post_processor": null,
+            "decoder": null, "model": { "type": "WordLevel", "vocab": vocab, "unk_token": "<unk>" },
+        });
+        match Tokenizer::from_bytes(json.to_string().as_bytes()) {
+            Ok(tokenizer) => {
+                let ids = tokenizer.encode(&pieces.concat()).unwrap();
+                let found: Vec<String> = ids.iter().filter_map(|&id| tokenizer.token(id)).collect();
+                if found != pieces {
+                    failures.push(format!("{pattern}: {found:?}, not {pieces:?}"));
+                }
+            }
+            Err(error) => failures.push(format!("{pattern}: {error}")),
+        }
     }
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
 }
 
 #[test]
