@@ -21,7 +21,7 @@ const files = {
   chat: 'pair/chat.json',
 } as const;
 
-/** Pauses before the attempts of a download, in milliseconds: an error after all of them has been retried in vain. */
+/** Pauses before the attempts of a download, in milliseconds: an error after all of them comes too late. */
 const PAUSES_MS = 250 + 1000 + 3000;
 
 /** Most requests for one file: after the first the server is asked whether it is there. */
@@ -79,7 +79,7 @@ function refusalBy({ url }: Server): Omit<Refusal, 'ms'> {
   return { code: 'origin-refused', message };
 }
 
-/** Opens the page. Collects the paths that it asks other origins for, and the lines of its console. */
+/** Opens the page, and collects the paths that it asks other origins for, and the lines of its console. */
 async function open(page: Page): Promise<{ requests: string[]; lines: string[] }> {
   const [requests, lines]: [string[], string[]] = [[], []];
   page.on('request', (request) => {
