@@ -111,7 +111,7 @@ fn what_is_not_judged_here_is_left_to_the_cpu() {
     let sampling = SamplingParameters { temperature: 0.0, top_k: 7, top_p: 0.5 };
     let greedy = (Round { sampling, ..round.clone() }, rows.clone());
     assert_eq!(on_device(std::slice::from_ref(&greedy)), [Some(on_cpu(&greedy))]);
-    // A broken row is left to the CPU, to say so, and takes nobody else with it.
+    // A broken row is left to the CPU, which reports it, and fails no other session.
     let mut broken = rows.clone();
     broken[0][7] = f32::NAN;
     let sound = (round.clone(), rows);

@@ -96,7 +96,7 @@ fn ragged_batches_give_what_each_session_gives_alone() {
     let mut caches: Vec<DeviceCache> = lengths.iter().map(|_| device.new_cache()).collect();
     let mut prompts: Vec<_> =
         caches.iter_mut().zip(&texts).zip(lengths).map(|((cache, text), length)| (cache, &text[..length], 0)).collect();
-    // Nobody wants a row of the prompts.
+    // No row of the prompts is wanted.
     let none = on_device(&device, &mut prompts);
     assert!((0..lengths.len()).all(|chunk| none.rows(chunk).unwrap().is_empty()));
     // Each brings between one and five tokens, and wants some of their rows; one brings nothing.
@@ -122,7 +122,7 @@ fn ragged_batches_give_what_each_session_gives_alone() {
     }
 }
 
-/// What is rolled back is written anew before anybody reads it, and pages that one session gave back are another's.
+/// Positions that were rolled back are written again before they are read, and pages that one session gave back are another's.
 #[test]
 fn a_cache_that_was_rolled_back_is_as_good_as_new() {
     let Both { cpu, device, bound } = gguf(PAIR, FLOAT_ERROR);

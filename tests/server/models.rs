@@ -58,7 +58,7 @@ fn slots(sessions: usize) -> EngineSettings {
 fn both(settings: [EngineSettings; 2]) -> Server {
     let options = Options::default();
     let [big, mut small] = [0, 1].map(|index| started(NAMES[index], settings[index], &options));
-    small.draft = PairFile::weights(b"the small model's draft".to_vec());
+    small.draft = Some(PairFile::weights(b"the small model's draft".to_vec()));
     Server::serve_models(Models::new(big, vec![small]), options)
 }
 

@@ -36,7 +36,7 @@ impl Bench {
         Ok(self.loader.as_mut().ok_or(JsError::new("the file has ended"))?.push(chunk)?)
     }
 
-    /// Makes the model.
+    /// Makes the model from what was pushed.
     pub fn finish(&mut self) -> Result<(), JsError> {
         let loader = self.loader.take().ok_or(JsError::new("the model is there already"))?;
         let decoder = Decoder::new(loader.finish()?);
@@ -45,7 +45,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Milliseconds of each of `times` passes of `rows` tokens behind `cached` others.
+    /// Milliseconds of each of `times` passes of `rows` tokens after `cached` others.
     pub fn pass(&mut self, rows: usize, cached: usize, all_logits: bool, times: usize) -> Result<Vec<f64>, JsError> {
         let decoder = self.decoder.as_mut().ok_or(JsError::new("the model is not finished"))?;
         let origin = Instant::now();
@@ -61,7 +61,7 @@ pub struct Memory(Vec<u64>);
 
 #[wasm_bindgen]
 impl Memory {
-    /// Of this many MiB.
+    /// Allocates memory of a size in MiB.
     #[wasm_bindgen(constructor)]
     pub fn new(mebibytes: usize) -> Self {
         Self((0..(mebibytes << 17) as u64).collect())

@@ -34,7 +34,7 @@ impl Bench {
         Ok(self.loader.as_mut().ok_or(JsError::new("the file has ended"))?.push(chunk)?)
     }
 
-    /// Brings the model to the GPU, of which it tells the name, and its subgroups.
+    /// Brings the model to the GPU, and returns the GPU's name and subgroups.
     pub async fn finish(&mut self) -> Result<String, JsError> {
         let loader = self.loader.take().ok_or(JsError::new("the model is there already"))?;
         let draft = GpuDraft::new(Gpu::open().await?, &loader.finish()?).await?;
@@ -48,7 +48,7 @@ impl Bench {
         Ok(described)
     }
 
-    /// Milliseconds of each of `times` passes of `rows` tokens behind `cached` others.
+    /// Milliseconds of each of `times` passes of `rows` tokens after `cached` others.
     pub async fn pass(
         &mut self,
         rows: usize,
@@ -60,14 +60,14 @@ impl Bench {
         self.timed(cached, rows, times, async |draft, tokens, _| draft.forward(tokens, wanted).await.map(drop)).await
     }
 
-    /// Milliseconds of each of `times` passes behind `cached` tokens whose `k` largest logits are enough.
+    /// Milliseconds of each of `times` passes after `cached` tokens whose `k` largest logits are enough.
     pub async fn top_k(&mut self, k: u32, cached: usize, times: usize) -> Result<Vec<f64>, JsError> {
         let top_k = TopK { k, temperature: 0.7 };
         self.timed(cached, 1, times, async |draft, tokens, _| draft.forward_top_k(tokens, 1, top_k).await.map(drop))
             .await
     }
 
-    /// Milliseconds of a guess, of each of `times` groups of `most` behind `cached` tokens.
+    /// Milliseconds of a guess, of each of `times` groups of `most` after `cached` tokens.
     pub async fn guesses(&mut self, most: usize, cached: usize, times: usize) -> Result<Vec<f64>, JsError> {
         let sampling = SamplingParameters { temperature: 0.7, top_k: 0, top_p: 0.95 };
         let group = async |draft: &mut GpuDraft, tokens: &[u32], round: usize| {
@@ -86,7 +86,7 @@ impl Bench {
 }
 
 impl Bench {
-    /// Milliseconds of each time of `times` that `work` is done with `rows` tokens behind `cached` others; a first one
+    /// Milliseconds of each time of `times` that `work` is done with `rows` tokens after `cached` others; a first one
     /// is not timed.
     async fn timed(
         &mut self,
@@ -109,7 +109,7 @@ impl Bench {
         Ok(found)
     }
 
-    /// The model with so many tokens in its cache.
+    /// Returns the model with `cached` tokens in its cache.
     async fn behind(&mut self, cached: usize) -> Result<&mut GpuDraft, JsError> {
         let draft = self.draft.as_mut().ok_or(JsError::new("the model is not finished"))?;
         draft.truncate(cached);

@@ -27,7 +27,7 @@ wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_browser);
 
 mod beside;
 
-/// Where the adapter is one in software, and slower than the same natively: less is compared there.
+/// True where the adapter is one in software, and slower than the same natively: less is compared there.
 const IS_BROWSER: bool = cfg!(target_arch = "wasm32");
 /// In a browser's software adapter compiling a shader takes seconds: each is compiled for one model, or for all of them
 /// by `cargo xtask test --full`.
@@ -94,7 +94,7 @@ async fn every_family_has_the_logits_and_the_greedy_texts_of_transformers() {
             let mut draft =
                 GpuDraft::new(gpu().await.unwrap(), &stored).await.unwrap_or_else(|error| panic!("{what}: {error}"));
             let cpu = stored.into_model().unwrap();
-            // The first by itself, the others in one pass: many are read, and then those whose rows come back.
+            // The first alone, the others in one pass: many are read, and then those whose rows come back.
             let (first, others) = golden.tokens.split_at(golden.rows[0] + 1);
             let from = golden.rows[1];
             let first = draft.forward(first, 1).await.unwrap();
@@ -183,7 +183,7 @@ async fn a_cache_that_is_cut_and_filled_again_and_grows_gives_what_one_pass_give
     let vocab_size = stored.config.vocab_size;
     let mut draft = GpuDraft::new(gpu, &stored).await.unwrap();
     let (right, wrong) = (text(vocab_size, 0, 300), vec![5; 20]);
-    // Nobody wants the rows of what is cut off.
+    // No rows of what is cut off are wanted.
     assert!(draft.forward(&right[..100], 0).await.unwrap().is_empty());
     draft.forward(&wrong, 3).await.unwrap();
     draft.truncate(90);
@@ -219,7 +219,7 @@ async fn scores_may_be_large() {
     }
 }
 
-/// A half beyond the largest would be infinite, and spoil what comes behind.
+/// A half beyond the largest would be infinite, and spoil what follows.
 #[test]
 async fn keys_and_values_may_be_beyond_halves() {
     let Some(gpu) = gpu().await else { return };
@@ -295,7 +295,7 @@ async fn the_largest_logits_come_with_the_mass_of_the_others() {
         // More rows, or more of each, than lists are made for.
         draft.truncate(0);
         let rows = draft.forward_top_k(&tokens, 9, TopK { k: 2, temperature: 1.0 }).await.unwrap();
-        // The last one by itself.
+        // The last one alone.
         assert_close(rows.iter().last().unwrap().0, whole.iter().last().unwrap().0, "nine rows");
         draft.truncate(8);
         let rows = draft.forward_top_k(&tokens[8..], 2, TopK { k: 257, temperature: 1.0 }).await.unwrap();
@@ -353,7 +353,7 @@ async fn guesses_are_what_the_processor_chooses() {
                 same += usize::from(first == expected);
                 let next = noise.choose_two(tokens.len(), &q).second;
                 same_seconds += usize::from(second == next);
-                // Behind one that top-k or top-p leaves out it has none.
+                // After a token that top-k or top-p leaves out there is none.
                 without_second += usize::from(second.is_none());
                 tokens.push(first);
             }

@@ -78,7 +78,7 @@ async fn every_type_of_weights_has_the_logits_of_the_same_weights_widened() {
     }
 }
 
-/// As files of type Q4_K_M have: what could be one product is two or three then.
+/// Layers as in files of type Q4_K_M, where what could be one product is two or three.
 #[tokio::test]
 async fn matrices_of_a_layer_have_types_of_their_own() {
     if gpu().await.is_none() {
@@ -115,7 +115,7 @@ async fn heads_and_windows_have_any_size() {
     }
 }
 
-/// Of types without blocks rows may end anywhere: also in the middle of what is brought to shared memory at a time.
+/// Rows of types without blocks may end anywhere: also in the middle of what is brought to shared memory at a time.
 #[tokio::test]
 async fn rows_without_blocks_have_any_width() {
     if gpu().await.is_none() {

@@ -7,9 +7,8 @@ pub(super) type Kind = (&'static str, &'static str);
 
 const LFS: Kind = ("a pointer of Git LFS", "`git lfs pull` fetches the file that it points to");
 const HTML: Kind = ("a page of HTML", "a sign-in or error page was saved; download the file itself");
-const ONNX: Kind = ("an ONNX model", "use the safetensors or a GGUF file of the same model");
-const TENSORFLOW: Kind = ("a TensorFlow model", "use the safetensors or a GGUF file of the same model");
-const FLAX: Kind = ("a Flax model", "use the safetensors or a GGUF file of the same model");
+const ONNX: Kind = ("an ONNX model", OTHER_FILES);
+const OTHER_FILES: &str = "use the safetensors or a GGUF file of the same model";
 const ADAPTER: Kind = (
     "a LoRA adapter",
     "merge it into its base model (`merge_and_unload` of PEFT, or llama-export-lora) and name the merged model",
@@ -34,7 +33,12 @@ const GGUF_TYPES: [(&str, Kind); 3] = [
 
 /// Kinds by the ending of a name in a folder.
 #[cfg(not(target_arch = "wasm32"))]
-const ENDINGS: [(&str, Kind); 4] = [("onnx", ONNX), (".onnx_data", ONNX), (".h5", TENSORFLOW), (".msgpack", FLAX)];
+const ENDINGS: [(&str, Kind); 4] = [
+    ("onnx", ONNX),
+    (".onnx_data", ONNX),
+    (".h5", ("a TensorFlow model", OTHER_FILES)),
+    (".msgpack", ("a Flax model", OTHER_FILES)),
+];
 
 /// Refuses a file whose first bytes are those of another kind. A kind with more bytes than `start` is known by those
 /// that are there, at least four.

@@ -16,7 +16,7 @@ pub struct RoundRecord {
     pub round: u32,
     /// The ids that were drafted.
     pub drafted: Vec<u32>,
-    /// How many of them were accepted.
+    /// Number of drafts that were accepted.
     pub accepted: usize,
     /// The token that followed them: resampled or bonus; not there if the round ended without.
     pub token: Option<u32>,
@@ -47,19 +47,19 @@ pub struct Guarantee {
     pub lossy: bool,
 }
 
-/// What an edge goes by that drafts ahead of a text, and what came of it. Times are in milliseconds.
+/// Plan and measurements of an edge that drafts ahead of a text. Times are in milliseconds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(all(test, not(target_arch = "wasm32")), derive(ts_rs::TS))]
 pub struct AheadRecord {
-    /// The way that it writes in now.
+    /// The way in which the text is written now.
     #[cfg_attr(all(test, not(target_arch = "wasm32")), ts(type = "AheadWay"))]
     pub way: &'static str,
-    /// Guesses in a frame.
+    /// Number of guesses in a frame.
     pub group: usize,
-    /// How long a pass of the target waits for them.
+    /// Longest wait of a pass of the target for guesses.
     pub patience_ms: f64,
-    /// How many guesses are worth their drafting, ahead of the text.
+    /// Largest number of guesses ahead of the text that are worth their time.
     pub lead: usize,
     /// The time of a pass of the target that judges nothing; not there until it is measured, as with the next ones.
     pub pass_ms: Option<f64>,
@@ -67,11 +67,11 @@ pub struct AheadRecord {
     pub draft_ms: Option<f64>,
     /// The link's round trip.
     pub round_trip_ms: Option<f64>,
-    /// The share of guesses behind right ones that is right, lately.
+    /// The share of right guesses among those after right ones, lately.
     pub acceptance_rate: f64,
-    /// Whether second candidates are guessed, too.
+    /// True if second candidates are guessed, too.
     pub branches: bool,
-    /// How often they are right.
+    /// The share of second candidates that is right.
     pub second_rate: f64,
     /// All ways, of which the fastest is kept; none where `groupSize` is given.
     pub ways: Vec<WayRecord>,
@@ -82,12 +82,12 @@ pub struct AheadRecord {
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(all(test, not(target_arch = "wasm32")), derive(ts_rs::TS))]
 pub struct WayRecord {
-    /// Its name.
+    /// The name of the way.
     #[cfg_attr(all(test, not(target_arch = "wasm32")), ts(type = "AheadWay"))]
     pub name: &'static str,
-    /// What its plan promises, as a multiple of the target alone; not there until that is known.
+    /// Speed that its plan promises, as a multiple of the target alone; not there until that is known.
     pub promised: Option<f64>,
-    /// What it gave lately; not there before it was tried.
+    /// Speed that it had lately; not there before it was tried.
     pub tokens_per_second: Option<f64>,
     /// Tokens over which that was measured.
     pub measured: usize,
@@ -157,7 +157,7 @@ pub struct Statistics {
     pub explanation: Option<Explanation>,
 }
 
-/// What a generation cost so far. Bits are per what the name says; ratios are zero while there is nothing to divide by.
+/// Costs of a generation so far. Bits are per what the name says; ratios are zero while there is nothing to divide by.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(all(test, not(target_arch = "wasm32")), derive(ts_rs::TS), ts(rename = "Statistics"))]
@@ -166,13 +166,13 @@ pub struct Report {
     pub rule: Option<&'static str>,
     /// Its number; null where it has none.
     pub rule_parameter: Option<f64>,
-    /// Whether the text may be distributed otherwise than the server's model would have it: by the rule or by a gate.
+    /// True if the text may be distributed otherwise than the server's model would have it: by the rule or by a gate.
     pub lossy: bool,
-    /// Tokens committed.
+    /// Number of committed tokens.
     pub tokens: usize,
-    /// Of these, written here and never verified: those that a gate let pass.
+    /// Tokens among these that were written here and never verified, because a gate let them pass.
     pub passed: usize,
-    /// Of these, written by the server alone where that is faster: `adaptiveMode`.
+    /// Tokens among these that the server wrote alone, where that is faster: `adaptiveMode`.
     pub streamed: usize,
     /// From the start to the last token, in milliseconds.
     pub elapsed_ms: f64,
@@ -186,19 +186,19 @@ pub struct Report {
     pub drafted: usize,
     /// Drafts that were accepted; ahead of the server, guesses that were right, in time or not.
     pub accepted: usize,
-    /// Drafts that the server decided on, or guesses at what it wrote; what is behind a wrong one does not count.
+    /// Drafts that the server decided on, or guesses at what it wrote; those after a wrong one do not count.
     pub judged: usize,
     /// `accepted / judged`: the papers' α.
     pub acceptance_rate: f64,
     /// `accepted / drafted`.
     pub accepted_per_drafted: f64,
-    /// Of these, guesses that the server had in time and found right, where it writes and drafts are made ahead of it.
+    /// Guesses among these that the server had in time and found right, where drafts are made ahead of its text.
     pub in_time: usize,
-    /// Of these, guesses that were not the first at their position.
+    /// Guesses among these that were not the first at their position.
     pub branched: usize,
-    /// Drafts of rounds in flight behind a rejected one: sent, and never verified.
+    /// Drafts of rounds in flight after a rejected one: sent, and never verified.
     pub wasted: usize,
-    /// Tokens sampled anew in place of a rejected draft.
+    /// Tokens that were resampled in place of a rejected draft.
     pub resampled: usize,
     /// `dssd`, `sampled`: how often the page could keep no sample and asked for all probabilities.
     pub follow_ups: usize,
@@ -207,26 +207,26 @@ pub struct Report {
     /// The probability that the support left out, mean over the committed tokens of the session's generations with the
     /// same `droppedMassTarget`, `stepSize` and `initialThreshold`; null for schemes other than `c-sqs`.
     pub mean_dropped_mass: Option<f64>,
-    /// What `meanDroppedMass` cannot exceed, by Theorem 2 of the SQS paper; null where that is 1 or more (with the
+    /// Bound on `meanDroppedMass` by Theorem 2 of the SQS paper; null where that is 1 or more (with the
     /// defaults until the session has 1011 tokens), and for schemes other than `c-sqs`.
     pub dropped_mass_bound: Option<f64>,
     /// Bits sent to the server.
     pub uplink_bits: usize,
     /// Bits received from the server.
     pub downlink_bits: usize,
-    /// Of the scheme's payload alone, which is what the papers count; frames and prompt excluded.
+    /// Bits of the scheme's payload alone, which the papers count; frames and prompt excluded.
     pub payload_bits_per_drafted_token: f64,
-    /// With the frames around the payload.
+    /// Bits of the payload and the frames around it.
     pub uplink_bits_per_drafted_token: f64,
-    /// Of all that was sent.
+    /// All bits that were sent.
     pub uplink_bits_per_token: f64,
-    /// Of all that was received.
+    /// All bits that were received.
     pub downlink_bits_per_token: f64,
     /// Forward passes of the target model.
     pub server_passes: usize,
     /// Without drafts it is 1.
     pub server_passes_per_token: f64,
-    /// Of the last round, from the draft's first byte to the verdict's last.
+    /// Time of the last round, from the draft's first byte to the verdict's last.
     pub round_trip_ms: f64,
     /// Time spent drafting.
     pub draft_ms: f64,
@@ -241,10 +241,10 @@ pub struct Report {
     pub predicted_speedup: Option<f64>,
     /// α by the closed form; null unless the server explains its verdicts.
     pub predicted_acceptance_rate: Option<f64>,
-    /// How far the text's distribution is from that of the server's model, in total variation; null unless the server
+    /// Distance of the text's distribution from that of the server's model, in total variation; null unless the server
     /// explains its verdicts.
     pub divergence: Option<f64>,
-    /// What the page goes by where it drafts ahead of the server.
+    /// Plan and measurements of drafting ahead of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(all(test, not(target_arch = "wasm32")), ts(optional))]
     pub ahead: Option<AheadRecord>,

@@ -3,19 +3,19 @@
 
 import type { AheadWay, ComparedScheme } from './schemes.js';
 
-/** What a generation cost so far. Bits are per what the name says; ratios are zero while there is nothing to divide by. */
+/** Costs of a generation so far. Bits are per what the name says; ratios are zero while there is nothing to divide by. */
 export interface Statistics {
   /** The acceptance rule; null where the server writes alone from the start. */
   rule: string | null;
   /** Its number; null where it has none. */
   ruleParameter: number | null;
-  /** Whether the text may be distributed otherwise than the server's model would have it: by the rule or by a gate. */
+  /** True if the text may be distributed otherwise than the server's model would have it: by the rule or by a gate. */
   lossy: boolean;
-  /** Tokens committed. */
+  /** Number of committed tokens. */
   tokens: number;
-  /** Of these, written here and never verified: those that a gate let pass. */
+  /** Tokens among these that were written here and never verified, because a gate let them pass. */
   passed: number;
-  /** Of these, written by the server alone where that is faster: `adaptiveMode`. */
+  /** Tokens among these that the server wrote alone, where that is faster: `adaptiveMode`. */
   streamed: number;
   /** From the start to the last token, in milliseconds. */
   elapsedMs: number;
@@ -29,19 +29,19 @@ export interface Statistics {
   drafted: number;
   /** Drafts that were accepted; ahead of the server, guesses that were right, in time or not. */
   accepted: number;
-  /** Drafts that the server decided on, or guesses at what it wrote; what is behind a wrong one does not count. */
+  /** Drafts that the server decided on, or guesses at what it wrote; those after a wrong one do not count. */
   judged: number;
   /** `accepted / judged`: the papers' α. */
   acceptanceRate: number;
   /** `accepted / drafted`. */
   acceptedPerDrafted: number;
-  /** Of these, guesses that the server had in time and found right, where it writes and drafts are made ahead of it. */
+  /** Guesses among these that the server had in time and found right, where drafts are made ahead of its text. */
   inTime: number;
-  /** Of these, guesses that were not the first at their position. */
+  /** Guesses among these that were not the first at their position. */
   branched: number;
-  /** Drafts of rounds in flight behind a rejected one: sent, and never verified. */
+  /** Drafts of rounds in flight after a rejected one: sent, and never verified. */
   wasted: number;
-  /** Tokens sampled anew in place of a rejected draft. */
+  /** Tokens that were resampled in place of a rejected draft. */
   resampled: number;
   /** `dssd`, `sampled`: how often the page could keep no sample and asked for all probabilities. */
   followUps: number;
@@ -49,25 +49,25 @@ export interface Statistics {
   downlinkBytesPerRejection: number | null;
   /** The probability that the support left out, mean over the committed tokens of the session's generations with the same `droppedMassTarget`, `stepSize` and `initialThreshold`; null for schemes other than `c-sqs`. */
   meanDroppedMass: number | null;
-  /** What `meanDroppedMass` cannot exceed, by Theorem 2 of the SQS paper; null where that is 1 or more (with the defaults until the session has 1011 tokens), and for schemes other than `c-sqs`. */
+  /** Bound on `meanDroppedMass` by Theorem 2 of the SQS paper; null where that is 1 or more (with the defaults until the session has 1011 tokens), and for schemes other than `c-sqs`. */
   droppedMassBound: number | null;
   /** Bits sent to the server. */
   uplinkBits: number;
   /** Bits received from the server. */
   downlinkBits: number;
-  /** Of the scheme's payload alone, which is what the papers count; frames and prompt excluded. */
+  /** Bits of the scheme's payload alone, which the papers count; frames and prompt excluded. */
   payloadBitsPerDraftedToken: number;
-  /** With the frames around the payload. */
+  /** Bits of the payload and the frames around it. */
   uplinkBitsPerDraftedToken: number;
-  /** Of all that was sent. */
+  /** All bits that were sent. */
   uplinkBitsPerToken: number;
-  /** Of all that was received. */
+  /** All bits that were received. */
   downlinkBitsPerToken: number;
   /** Forward passes of the target model. */
   serverPasses: number;
   /** Without drafts it is 1. */
   serverPassesPerToken: number;
-  /** Of the last round, from the draft's first byte to the verdict's last. */
+  /** Time of the last round, from the draft's first byte to the verdict's last. */
   roundTripMs: number;
   /** Time spent drafting. */
   draftMs: number;
@@ -81,21 +81,21 @@ export interface Statistics {
   predictedSpeedup: number | null;
   /** α by the closed form; null unless the server explains its verdicts. */
   predictedAcceptanceRate: number | null;
-  /** How far the text's distribution is from that of the server's model, in total variation; null unless the server explains its verdicts. */
+  /** Distance of the text's distribution from that of the server's model, in total variation; null unless the server explains its verdicts. */
   divergence: number | null;
-  /** What the page goes by where it drafts ahead of the server. */
+  /** Plan and measurements of drafting ahead of the server. */
   ahead?: AheadRecord;
 }
 
-/** What an edge goes by that drafts ahead of a text, and what came of it. Times are in milliseconds. */
+/** Plan and measurements of an edge that drafts ahead of a text. Times are in milliseconds. */
 export interface AheadRecord {
-  /** The way that it writes in now. */
+  /** The way in which the text is written now. */
   way: AheadWay;
-  /** Guesses in a frame. */
+  /** Number of guesses in a frame. */
   group: number;
-  /** How long a pass of the target waits for them. */
+  /** Longest wait of a pass of the target for guesses. */
   patienceMs: number;
-  /** How many guesses are worth their drafting, ahead of the text. */
+  /** Largest number of guesses ahead of the text that are worth their time. */
   lead: number;
   /** The time of a pass of the target that judges nothing; not there until it is measured, as with the next ones. */
   passMs: number | null;
@@ -103,11 +103,11 @@ export interface AheadRecord {
   draftMs: number | null;
   /** The link's round trip. */
   roundTripMs: number | null;
-  /** The share of guesses behind right ones that is right, lately. */
+  /** The share of right guesses among those after right ones, lately. */
   acceptanceRate: number;
-  /** Whether second candidates are guessed, too. */
+  /** True if second candidates are guessed, too. */
   branches: boolean;
-  /** How often they are right. */
+  /** The share of second candidates that is right. */
   secondRate: number;
   /** All ways, of which the fastest is kept; none where `groupSize` is given. */
   ways: WayRecord[];
@@ -115,11 +115,11 @@ export interface AheadRecord {
 
 /** A way to write a text that the target writes. */
 export interface WayRecord {
-  /** Its name. */
+  /** The name of the way. */
   name: AheadWay;
-  /** What its plan promises, as a multiple of the target alone; not there until that is known. */
+  /** Speed that its plan promises, as a multiple of the target alone; not there until that is known. */
   promised: number | null;
-  /** What it gave lately; not there before it was tried. */
+  /** Speed that it had lately; not there before it was tried. */
   tokensPerSecond: number | null;
   /** Tokens over which that was measured. */
   measured: number;
@@ -131,7 +131,7 @@ export interface RoundRecord {
   round: number;
   /** The ids that were drafted. */
   drafted: number[];
-  /** How many of them were accepted. */
+  /** Number of drafts that were accepted. */
   accepted: number;
   /** The token that followed them: resampled or bonus; not there if the round ended without. */
   token: number | null;
