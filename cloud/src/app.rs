@@ -141,7 +141,8 @@ fn public(shared: Arc<Shared>, metrics: Router<Arc<Shared>>, probes: Router<Arc<
 async fn draft(AddressedModel(model): AddressedModel, headers: HeaderMap) -> Response {
     match &model.draft {
         Some(draft) => draft.answer(&headers),
-        None => (StatusCode::NOT_FOUND, "This model has no draft model.\n").into_response(),
+        // Not 404, which a proxy may answer by mistake: pages look guesses up then.
+        None => (StatusCode::GONE, "This model has no draft model.\n").into_response(),
     }
 }
 

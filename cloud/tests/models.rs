@@ -414,7 +414,7 @@ async fn a_target_is_served_without_a_draft_model() {
     };
     assert_eq!(ids(&["--server", &server.url]), ids(&["--local", "--target", target]));
     let address = format!("http://{}", server.address);
-    assert_eq!(reqwest::get(format!("{address}/pair/draft")).await.unwrap().status(), 404);
+    assert_eq!(reqwest::get(format!("{address}/pair/draft")).await.unwrap().status(), 410);
     let info = reqwest::get(format!("{address}/v1/info")).await.unwrap().text().await.unwrap();
     let info: Value = serde_json::from_str(&info).unwrap();
     assert_eq!((&info["models"]["draft"], &info["ownDraft"]), (&Value::Null, &"lookup".into()));

@@ -18,7 +18,8 @@ class Wire {
   async send(bytes) {
     if (this.#bitsPerSecond === Infinity) return;
     const now = performance.now();
-    this.#freeAt = Math.max(now - LATE_MS, this.#freeAt) + (bytes * 8e3) / this.#bitsPerSecond;
+    const isBusy = this.#freeAt > now - LATE_MS;
+    this.#freeAt = (isBusy ? this.#freeAt : now) + (bytes * 8e3) / this.#bitsPerSecond;
     await sleep(this.#freeAt - now);
   }
 }

@@ -125,6 +125,10 @@ fn class(text: &str) -> (usize, String) {
     let (mut depth, mut at, mut out) = (0, 0, String::new());
     while let Some(c) = text[at..].chars().next() {
         if let Some((length, set)) = set(&text[at..], true).filter(|_| depth > 0) {
+            // No range ends with a set: its sign is a character.
+            if let Some(before) = out.strip_suffix('-').filter(|before| !before.ends_with(['[', '^', '\\'])) {
+                out = format!(r"{before}\-");
+            }
             out.push_str(&set);
             at += length;
             continue;
@@ -214,6 +218,7 @@ mod tests {
             ("[^[:^space:][:punct:]]", r"[^[^\p{White_Space}][\p{P}\p{S}]]"),
             (r"\w{2}+[\W-]", r"(?:[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}¹²³¼-¾]{2})+[[^\p{Alphabetic}\p{M}\p{Nd}\p{Pc}]-]"),
             (r"\<a\>\Z", r"<a>(?=\n?\z)"),
+            (r"[.-\w][-\W]", r"[.\-[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}]][-[^\p{Alphabetic}\p{M}\p{Nd}\p{Pc}]]"),
         ] {
             assert_eq!(translated(ruby), expected);
         }

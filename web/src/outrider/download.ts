@@ -224,14 +224,14 @@ export async function downloadOptional(url: string, request?: typeof fetch): Pro
   try {
     return await download(url, undefined, request);
   } catch (error) {
-    if (isAbsent(error)) return null;
+    if (error instanceof OutriderError && error.cause === 404) return null;
     throw error;
   }
 }
 
-/** Returns whether a download failed because the server answered 404. */
-export function isAbsent(error: unknown): boolean {
-  return error instanceof OutriderError && error.cause === 404;
+/** Returns whether a download failed because the server answered 410: it has no such file, whatever proxies say. */
+export function isGone(error: unknown): boolean {
+  return error instanceof OutriderError && error.cause === 410;
 }
 
 /** The length of the body as it will be read; null if it is compressed. */

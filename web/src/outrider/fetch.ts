@@ -50,7 +50,8 @@ const ofConnection: readonly unknown[] = ['connection-failed', 'connection-lost'
 const statuses: Readonly<Record<string, number>> = {
   // Clients try again after 500, which is of no use once the instance is closed.
   ...{ 'invalid-option': 400, 'invalid-parameters': 400, 'prompt-too-long': 400, 'no-draft': 400, closed: 400 },
-  'origin-refused': 403,
+  // A proxy whose server is away lets no page read its answer, either.
+  'origin-refused': 503,
   ...{ unauthorized: 401, 'server-full': 503, 'shutting-down': 503, 'connection-failed': 503, 'connection-lost': 503 },
 };
 /** The server's codes of errors where this package has others. */

@@ -138,7 +138,7 @@ test('where guesses are looked up no model is downloaded', async () => {
 });
 
 test('a server without a draft model has guesses looked up; a draft that the page names must be there', async () => {
-  const absent = () => Promise.reject(new OutriderError('download-failed', 'none', { cause: 404 }));
+  const absent = () => Promise.reject(new OutriderError('download-failed', 'none', { cause: 410 }));
   const { sources, host, lookup, posts } = await loaded({}, null, absent);
   expect(posts.at(-1)?.type).toBe('loaded');
   expect(lookup).toHaveBeenCalledOnce();

@@ -1,5 +1,5 @@
 import type { EngineRequest } from './builds.js';
-import { isAbsent, readInto } from './download.js';
+import { isGone, readInto } from './download.js';
 import type { Sink } from './download.js';
 import type { DraftInfo, Edge, EdgeLoader, Engine, GpuHandle, Link } from './edge.js';
 import type { RunningEngine } from './engine.js';
@@ -131,7 +131,7 @@ export class EdgeHost {
           }).then(
             () => true,
             (error: unknown) => {
-              if (sources.mayLackDraft && isAbsent(error)) return false;
+              if (sources.mayLackDraft && isGone(error)) return false;
               throw error;
             },
           ),

@@ -56,6 +56,8 @@ beforeEach(() => {
   vi.stubGlobal('addEventListener', page.addEventListener.bind(page));
   vi.stubGlobal('removeEventListener', page.removeEventListener.bind(page));
   vi.stubGlobal('fetch', (url: URL, { signal, body }: RequestInit = {}) => {
+    // A proxy answers for its server; pages may not read what.
+    if (url.pathname === '/healthz') return Promise.resolve(Response.error());
     if (url.pathname === '/v1/info') return Promise.resolve(Response.json(info));
     return new Promise<Response>((resolve, reject) => {
       let to!: ReadableStreamDefaultController<Uint8Array>;
@@ -156,6 +158,22 @@ test('a stream that is cut, and a request that is not answered, are no end eithe
   await pass();
   expect(await generation.summary).toMatchObject({ text: 'ab', tokenIds: [1, 2] });
   expect(changes.at(-1)).toBe('back');
+});
+
+test('a proxy whose server is away for a moment, and that names no page, does not end a text', async () => {
+  vi.stubGlobal('origin', 'https://page.example');
+  const { generation } = await begin();
+  asked[0]!.write(chunk('a', 1));
+  await pass();
+  asked[0]!.cut();
+  await pass();
+  asked[1]!.cut();
+  await pass(150);
+  expect(changes).toEqual(['lost 1', 'lost 2']);
+  asked[2]!.write(chunk('a', 1), chunk('b', 2), last);
+  asked[2]!.end();
+  await pass();
+  expect((await generation.summary).text).toBe('ab');
 });
 
 test('a request into a black hole is sent again, and a busy server gets more time at each attempt', async () => {

@@ -251,7 +251,8 @@ export class ServerAlone {
       try {
         return await this.#ask(text, request, signal, limits, onAnswer, onChunk);
       } catch (error) {
-        const mayPass = lossOf(error) !== null || (losses > 0 && isBusy(error));
+        const hasBegun = losses > 0 || text.statistics.tokens > 0;
+        const mayPass = lossOf(error) !== null || (hasBegun && isPassing(error));
         const isFinal = error instanceof AnotherText || text.finish !== null || signal.aborted;
         if (isFinal || !mayPass || losses >= attempts) throw error;
         if (error === silent) stalls += 1;
@@ -346,10 +347,17 @@ function lossOf(error: unknown): OutriderError | null {
   return error.code === 'connection-lost' || error.code === 'connection-failed' ? error : null;
 }
 
-/** True for an answer that may be another in a moment: the server has yet to notice that a connection is gone. */
-function isBusy(error: unknown): boolean {
+/**
+ * True for an answer in the middle of a text that may be another in a moment: the server has yet to notice that a
+ * connection is gone, or a proxy answers for it, which lets no page read that.
+ */
+function isPassing(error: unknown): boolean {
   const { code, cause } = error as OutriderError;
-  return code === 'server-full' || (cause instanceof ServersError && awayStatuses.includes(cause.status));
+  return (
+    code === 'server-full' ||
+    code === 'origin-refused' ||
+    (cause instanceof ServersError && awayStatuses.includes(cause.status))
+  );
 }
 
 /**

@@ -120,6 +120,8 @@ impl Models {
                 grown("--target", SMOLLM2, target)?;
                 let draft = workspace.root().join("pair/smollm2-draft/draft-q4_0.gguf");
                 arguments.extend(["--draft".into(), draft.into()]);
+                // As the published one has them.
+                arguments.extend(["--activation-bits", "16"].map(OsString::from));
             }
         }
         Ok(arguments)

@@ -84,8 +84,8 @@ impl Serve {
             draft = Some(model);
             draft_file = Some(PairFile::weights(pair.draft_file()?.into_owned()));
             heads_safetensors = pair.heads_safetensors()?.map(|bytes| PairFile::weights(bytes.into_owned()));
-        } else if self.api_drafting.is_some() {
-            return Err("drafts for the API need a draft model: give one with --draft".into());
+        } else if self.api_drafting.is_some() || pair.heads.is_some() {
+            return Err("--api-drafting and --heads need a draft model: give one with --draft".into());
         }
         let api_drafting = self.api_drafting.as_ref().map(|default| -> Result<_, CommandError> {
             let model = pair.draft_with(&tokenizer)?;
