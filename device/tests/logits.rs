@@ -122,7 +122,7 @@ fn ragged_batches_give_what_each_session_gives_alone() {
     }
 }
 
-/// Positions that were rolled back are written again before they are read, and pages that one session gave back are another's.
+/// Positions that were rolled back are written again before they are read, and pages of a closed session are another's.
 #[test]
 fn a_cache_that_was_rolled_back_is_as_good_as_new() {
     let Both { cpu, device, bound } = gguf(PAIR, FLOAT_ERROR);

@@ -49,7 +49,7 @@ impl ToyModel {
         Self { difference, salt: 77, ..self.clone() }
     }
 
-    /// The model with a head that has a row for each of the tokens in `rows`; all others have probability 0. `d2t` names
+    /// The model with a head that has a row for each of the tokens in `rows`; all others have probability 0. `d2t` is
     /// the token of each row in ascending order: the same tokens, unless an error is planted.
     pub fn trimmed(&self, rows: &[u32], d2t: &[u32]) -> Self {
         assert_eq!(rows.len(), d2t.len(), "a token for each row");

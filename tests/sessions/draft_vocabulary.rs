@@ -37,7 +37,8 @@ proptest! {
         let target = ToyModel::target(V, seed);
         let draft = target.draft(difference).trimmed(&tokens, &tokens);
         let mut pair = InProcess::connect(draft, target.clone(), 64, &[]);
-        let rounds = |scheme| Mode::Speculative(Speculation { max_in_flight, ..Speculation::new(scheme, draft_length) });
+        let rounds =
+            |scheme| Mode::Speculative(Speculation { max_in_flight, ..Speculation::new(scheme, draft_length) });
         let greedy = target.greedy(&PROMPT, LENGTH as usize, &[]);
         let mode = rounds(schemes::every(k, resolution)[scheme]);
         prop_assert_eq!(pair.generate(&PROMPT, &settings(mode, 0.0, seed)).tokens, greedy);

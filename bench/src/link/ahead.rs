@@ -99,8 +99,8 @@ pub const SECTIONS: [Section; 4] = [
         key: "published",
         description: "\n# A published chat model\n\nSmolLM2-135M-Instruct (Q4_1) with the draft made for it, and the \
             same target grown: it costs what 1.1B parameters do, in Q8_0, and writes the small one's text, with its \
-            acceptance rate; activations of 16 bits. Ten questions of a chat (2 in the quick form), each asked once over each link; an answer \
-            may end before 64 tokens.\n",
+            acceptance rate. Activations of 16 bits. Ten questions of a chat (2 in the quick form), each \
+            asked once over each link; an answer may end before 64 tokens.\n",
     },
     Section {
         name: "one-machine",

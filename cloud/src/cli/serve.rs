@@ -99,8 +99,8 @@ pub struct Serve {
     device: DeviceName,
     /// Drafts of the server's own, where no client has guessed in time, and for texts of the API: off; on, as if
     /// drafting cost nothing; auto, where measured times promise more tokens per second; lookup, what followed the same
-    /// tokens earlier in the text, for work that copies, and needs no --draft. The text is the same. For on and auto the
-    /// server drafts with the draft model on the CPU, whose KV caches may take as much as --kv-memory again
+    /// tokens earlier in the text, for work that copies, and needs no --draft. The text is the same. For on and auto
+    /// the server drafts with the draft model on the CPU, whose KV caches may take as much as --kv-memory again
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = OwnDraftPolicy::Auto)]
     own_draft: OwnDraftPolicy,
     /// Drafts for texts of the API by the draft model, in sessions as browsers have them: a JSON object of drafting

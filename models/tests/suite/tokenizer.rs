@@ -138,8 +138,8 @@ fn bytes_make_characters_whatever_the_decoder_is_nested_in() {
     }
 }
 
-/// Texts are cut as Oniguruma cuts them, by which the tokenizers of transformers do (`golden/make_oniguruma.py`): classes
-/// in brackets are Unicode's, joiners are not of a word, and `{1,3}+` is three digits at most, once or more often.
+/// Texts are cut as Oniguruma cuts them, which transformers' tokenizers use (`golden/make_oniguruma.py`): classes in
+/// brackets are Unicode's, joiners are not of a word, and `{1,3}+` is three digits at most, once or more often.
 #[test]
 fn patterns_are_those_of_oniguruma() {
     #[derive(serde::Deserialize)]
