@@ -143,7 +143,8 @@ fn refusals_name_the_option_that_is_missing() {
     let says = |paths: PairPaths| paths.tokenizer().map(|_| ()).unwrap_err().to_string();
     let line = says(PairPaths { target: Some(own.clone()), ..PairPaths::default() });
     assert!(line.starts_with("token 0 is \"<|own|>\" for the target model"), "{line}");
-    assert!(line.contains("for the built-in draft model") && line.ends_with("with --draft"), "{line}");
+    assert!(line.contains("for the built-in draft model") && line.contains("with --draft"), "{line}");
+    assert!(line.ends_with("with --own-draft lookup"), "{line}");
     let line = says(PairPaths { draft: Some(own), ..PairPaths::default() });
     assert!(line.contains("for the built-in target model") && line.ends_with("with --target"), "{line}");
 }
