@@ -78,11 +78,12 @@ impl Serve {
         let (tokenizer, tokenizer_json) = pair.tokenizer_for(ends)?;
         let (mut draft, mut draft_file, mut heads_safetensors) = (None, None, None);
         if has_draft {
+            // First, because what browsers cannot load is refused with its own advice.
+            draft_file = Some(PairFile::weights(pair.draft_file()?.into_owned()));
             let model = pair.draft_with(&tokenizer)?;
             // Browsers would get heads of another draft.
             pair.heads(&model, &tokenizer)?;
             draft = Some(model);
-            draft_file = Some(PairFile::weights(pair.draft_file()?.into_owned()));
             heads_safetensors = pair.heads_safetensors()?.map(|bytes| PairFile::weights(bytes.into_owned()));
         } else if self.api_drafting.is_some() || pair.heads.is_some() {
             return Err("--api-drafting and --heads need a draft model: give one with --draft".into());
