@@ -51,7 +51,6 @@ export const bundlers: readonly Bundler[] = [
     build: 'webpack --mode production && cp index.html dist',
     output: 'dist',
     develop: (port) => `webpack serve --mode development --host 127.0.0.1 --port ${port}`,
-    isQuick: true,
   },
   next('Turbopack', ''),
   next('webpack', '--webpack'),
