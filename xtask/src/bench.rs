@@ -68,7 +68,7 @@ enum Bench {
     /// Visits to the page in Chromium, first and second, over emulated links: bytes, and time until the page is ready
     /// and has its first token; four minutes
     Page,
-    /// Speeds that `outrider check` predicts beside those of sessions, for six pairs; ten minutes
+    /// Speeds that `outrider check` predicts beside those of sessions, for six pairs; 15 minutes
     Predictions,
     /// Time per round from logits to coded bytes and to verdicts, by criterion; minutes
     Sampling,

@@ -1,36 +1,12 @@
 // A draft model that joins a text which the server has begun alone.
 
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import type { EngineInfo } from './builds.js';
 import { session } from './fixtures.js';
 import { emptySummary } from './generation.js';
 import { Outrider } from './index.js';
 import type { LoadOptions } from './index.js';
-import type { FromWorker, ToWorker } from './messages.js';
-
-const info = { vocabSize: 9, limits: { contextLength: 64, maxDraftTokens: 8, maxInFlight: 2, maxGuesses: 8 } };
-const engine: EngineInfo = { engine: 'wasm', declined: null, build: 'relaxed', threads: 1, failed: [] };
-const model = {
-  ...{ vocabSize: 9, contextLength: 64, weightBytes: 1, memoryBytes: 2 },
-  heads: { gate: false, stop: false },
-};
-
-/** A worker that loads when the test says so. */
-class SlowWorker extends EventTarget {
-  static last: SlowWorker;
-  sent: ToWorker[] = [];
-  constructor() {
-    super();
-    SlowWorker.last = this;
-  }
-  postMessage(message: ToWorker): void {
-    this.sent.push(message);
-  }
-  say(data: FromWorker): void {
-    this.dispatchEvent(new MessageEvent('message', { data }));
-  }
-  terminate(): void {}
-}
+import type { FromWorker } from './messages.js';
+import { engine, info, model, SlowWorker } from './worker-fixtures.js';
 
 /** Writes to the stream of the server's answer. */
 let write: (data: unknown) => void;
