@@ -60,6 +60,7 @@ const RESEARCH: &str = if cfg!(feature = "papers") {
 #[command(
     name = "outrider",
     version = version::SHOWN.as_str(),
+    max_term_width = 100,
     after_help = format!("\
 Try it:
   outrider serve                                   the server, on http://127.0.0.1:8787
@@ -201,4 +202,38 @@ fn complain(error: &dyn std::error::Error) {
     output::within_patience(move || {
         let _ = stderr().write_all(line.as_bytes());
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{env, fs, path::Path};
+
+    use super::*;
+
+    /// Appends the help of a command and of its own commands, one after the other.
+    fn append_help(command: &mut clap::Command, name: &str, out: &mut String) {
+        let help = command.render_long_help().to_string();
+        *out += &format!("$ {name} --help\n{}\n\n\n", help.lines().map(str::trim_end).collect::<Vec<_>>().join("\n"));
+        for command in command.get_subcommands_mut().filter(|command| command.get_name() != "help") {
+            let name = format!("{name} {}", command.get_name());
+            append_help(command, &name, out);
+        }
+    }
+
+    /// With OUTRIDER_WRITE_TABLES set, the test writes the file instead.
+    #[test]
+    #[cfg(feature = "papers")]
+    fn the_manual_is_the_help_of_all_commands() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/command-line.txt");
+        let mut command = Cli::command().term_width(100);
+        command.build();
+        let mut help = String::new();
+        append_help(&mut command, "outrider", &mut help);
+        let help = help.trim_end().to_owned() + "\n";
+        if env::var_os("OUTRIDER_WRITE_TABLES").is_some() {
+            fs::write(&file, &help).unwrap();
+        }
+        let command = "OUTRIDER_WRITE_TABLES=1 cargo test --release -p outrider-cloud the_manual";
+        assert_eq!(fs::read_to_string(&file).unwrap(), help, "write it again: {command}");
+    }
 }
