@@ -445,7 +445,7 @@ impl<'a> NativeEdge<'a> {
                 tracing::info!(anew, "the session is resumed");
                 resumed += 1;
             }
-            Notice::Begun | Notice::Guessed | Notice::Reconnecting { .. } => {}
+            _ => {}
         };
         let end = self.generate_with(prompt, settings, tell).await?;
         Ok(Generated { end, statistics: self.driver.session().statistics().clone(), resumed })

@@ -16,6 +16,9 @@
 //! moment, randomness from a seed. So both ends run together in one process on a virtual clock, and the same code runs
 //! in the browser and on the server.
 //!
+//! Events and errors may gain variants. What a session asks for (`EdgeOutput`, `CloudOutput`) does not without a new
+//! major version: all of it has to be done.
+//!
 //! # Both ends in one process
 //!
 //! A draft and a target that always say the same stand in for models; frames go from hand to hand.

@@ -219,6 +219,7 @@ impl Edge {
                     let round = committed.round;
                     return call(&on_event, &GenerateEvent { tokens, pieces, round, statistics, guess, withdrawn });
                 }
+                _ => return,
             };
             call(&on_line, &event);
         };

@@ -100,6 +100,7 @@ impl<'m> SessionMeter<'m> {
                     client_event!(INFO, self.client, "the client was told an error", cause);
                     self.end(cause);
                 }
+                _ => {}
             }
         }
     }

@@ -21,6 +21,7 @@ use crate::{
 
 /// Error of a rule that cannot be used with a scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Incompatible {
     /// The rule needs q̂, and the scheme sends tokens or single probabilities.
     #[error(

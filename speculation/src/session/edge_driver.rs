@@ -131,6 +131,7 @@ impl<C, M> From<EdgeError> for DriveError<C, M> {
 
 /// News for the user while a generation runs.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum Notice {
     /// The generation has begun.
     Begun,

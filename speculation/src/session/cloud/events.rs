@@ -7,6 +7,7 @@ use outrider_codec::{
 
 /// An event of a call of [`CloudSession`](super::CloudSession).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CloudEvent {
     /// A generation has begun.
     Started {

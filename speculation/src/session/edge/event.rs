@@ -20,6 +20,7 @@ pub enum EdgeOutput {
 
 /// An event that the user wants to know of.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum Event {
     /// The handshake is done; generations may start.
     Connected(Welcome),
