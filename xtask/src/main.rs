@@ -28,6 +28,7 @@ mod server;
 mod system;
 mod test;
 mod times;
+mod tokenizers;
 mod tools;
 mod wasm;
 mod workspace;

@@ -17,6 +17,7 @@ use crate::process;
 use crate::python;
 use crate::system::Program;
 use crate::times::{self, Column};
+use crate::tokenizers;
 use crate::wasm::{self, Build};
 use crate::workspace::{WITH_CANDLE, Workspace};
 
@@ -142,7 +143,18 @@ fn test_native(workspace: &Workspace, full: bool) -> Result<()> {
     // Tests of the server wait for its timers, the statistical ones compute.
     binaries::run_in_lanes(together, &["server", "laws"], command)?;
     process::run(workspace.cargo_without_candle("test").arg("--doc"))?;
-    if full { package(workspace) } else { Ok(()) }
+    if full {
+        published_tokenizers(workspace)?;
+        package(workspace)?;
+    }
+    Ok(())
+}
+
+fn published_tokenizers(workspace: &Workspace) -> Result<()> {
+    let folder = tokenizers::with_expectations(workspace)?;
+    let mut tests = workspace.cargo_without_candle("test");
+    tests.args(["--test", "published_tokenizers", "--", "--ignored"]);
+    process::run(tests.env("OUTRIDER_TOKENIZERS", folder))
 }
 
 /// Builds the documentation site. The package's types need web/'s packages.
@@ -151,18 +163,16 @@ pub fn build_site(workspace: &Workspace) -> Result<()> {
     process::run(&mut Page::install_site(workspace)?.script("build")?)
 }
 
-/// Packs the crates that others can depend on, as for crates.io, and checks features that no other
-/// step compiles.
+/// Packs the crates that others can depend on, as for crates.io, and tests features that no other step compiles.
 fn package(workspace: &Workspace) -> Result<()> {
     let manifest = |package: &&str| ["--package".to_owned(), format!("outrider-{package}")];
     let packages = ["codec", "control", "speculation", "models", "webgpu", "edge"];
     let packages = packages.iter().flat_map(manifest);
     // Their code has just been compiled and tested.
     process::run(workspace.cargo("publish").args(["--dry-run", "--no-verify", "--allow-dirty"]).args(packages))?;
-    for options in [["outrider-models", "--no-default-features"], ["outrider-cloud", "--features=otel"]] {
-        process::run(workspace.cargo("check").args(["--release", "--package"]).args(options))?;
-    }
-    Ok(())
+    process::run(workspace.cargo("check").args(["--release", "--package=outrider-models", "--no-default-features"]))?;
+    let traces = ["--release", "--package=outrider-cloud", "--features=otel", "--test=traces"];
+    process::run(workspace.cargo("test").args(traces))
 }
 
 /// The packages that link candle.
