@@ -42,9 +42,10 @@ fn write_ahead(folder: &Path, pairs: &[&str]) -> Result<(), Failure> {
     };
     let sections = chosen.map(load).collect::<Result<Vec<_>, _>>()?;
     let text = ahead::report(&sections)?;
+    let panels = ahead::panels(&sections)?;
     let measured = sections.into_iter().map(|(section, measured)| (section.key.to_owned(), measured)).collect();
     let name = ["ahead"].iter().chain(pairs).copied().collect::<Vec<_>>().join("-");
-    report::write(folder, &name, &text, Value::Object(measured), None)
+    report::write(folder, &name, &text, Value::Object(measured), Some(curves::svg(&panels)))
 }
 
 /// Writes the report on rounds of drafts.

@@ -1,12 +1,12 @@
 //! `cargo xtask bench page`: what a visit takes until there is text, from what `web/e2e/page/bench.mjs` measured.
 //!
 //! ```text
-//! page FOLDER      reads FOLDER/page-measured.json
+//! page FOLDER      reads FOLDER/page-measured.json and FOLDER/page-races.json
 //! ```
 
 use std::{fmt::Write, fs, path::Path};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     passes::Failure,
@@ -25,9 +25,11 @@ const PARTS: [&str; 4] = ["page", "engine", "model", "session"];
 pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     let [folder] = *arguments else { return Err("a folder is expected".into()) };
     let folder = Path::new(folder);
-    let measured: Value = serde_json::from_str(&fs::read_to_string(folder.join("page-measured.json"))?)?;
-    let text = text(&measured)?;
-    report::write(folder, "page", &text, measured, None)
+    let read =
+        |file: &str| -> Result<Value, Failure> { Ok(serde_json::from_str(&fs::read_to_string(folder.join(file))?)?) };
+    let (visits, races) = (read("page-measured.json")?, read("page-races.json")?);
+    let text = text(&visits)? + &races_text(&races)?;
+    report::write(folder, "page", &text, json!({ "visits": visits, "races": races }), None)
 }
 
 fn text(measured: &Value) -> Result<String, Failure> {
@@ -67,6 +69,33 @@ fn text(measured: &Value) -> Result<String, Failure> {
     }
     bytes(&mut text, measured)?;
     floor(&mut text, measured)?;
+    Ok(text)
+}
+
+/// Least speeds of the default in a race, relative to the server alone and to rounds.
+const ENOUGH: [f64; 2] = [1.0, 0.95];
+
+/// Reports the page's races: the default beside the server alone and beside rounds.
+fn races_text(measured: &Value) -> Result<String, Failure> {
+    let mut text = String::from(
+        "\n## Races\n\nThe page's race on one machine, without an emulated link: medians of three, in tokens/s, a seed \
+         each. The default has at least the speed of the server alone and 0.95 of the rounds':\n\n\
+         | target | server alone | rounds | default | × alone | × rounds | held in |\n|---|--:|--:|--:|--:|--:|--:|\n",
+    );
+    for target in array(&measured["targets"]) {
+        let races: Vec<&Value> = array(&target["races"]).collect();
+        let of = |lane: &str| races.iter().filter_map(|race| race[lane].as_f64()).collect::<Vec<_>>();
+        let [alone, rounds, ahead] = ["alone", "rounds", "ahead"].map(of);
+        let beside = |others: &[f64]| ahead.iter().zip(others).map(|(own, other)| own / other).collect::<Vec<_>>();
+        let gains = [beside(&alone), beside(&rounds)];
+        let held = gains[0].iter().zip(&gains[1]).filter(|&(&a, &b)| a >= ENOUGH[0] && b >= ENOUGH[1]).count();
+        let name = target["name"].as_str().ok_or("a target has no name")?;
+        write!(text, "| {name} |")?;
+        for values in [&alone, &rounds, &ahead, &gains[0], &gains[1]] {
+            write!(text, " {} |", Samples::of(values).ok_or("there was no race")?)?;
+        }
+        writeln!(text, " {held} of {} |", races.len())?;
+    }
     Ok(text)
 }
 

@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 
-use self::pairs::Pairs;
+use self::pairs::{Models, Pairs};
 use crate::choice;
 use crate::demo::Demo;
 use crate::interrupt::Interrupt;
@@ -24,6 +24,12 @@ use crate::workspace::Workspace;
 
 /// Variable that names vLLM's executable.
 const VLLM: &str = "OUTRIDER_VLLM";
+
+/// Targets of the page's races: the published one, and the built-in one at the cost of 135 million parameters.
+const RACES: [(&str, Models); 2] = [
+    ("SmolLM2-135M-Instruct", Models::Published { target: None }),
+    ("135M", Models::BuiltIn { target: Some("135M"), draft: None }),
+];
 
 /// Options of the command `bench`.
 #[derive(Debug, PartialEq, Eq, clap::Args)]
@@ -66,7 +72,7 @@ enum Bench {
     /// take 2 GB of disk; twenty minutes, and the first time as many to build the others from PyPI and crates.io
     Native,
     /// Visits to the page in Chromium, first and second, over emulated links: bytes, and time until the page is ready
-    /// and has its first token; four minutes
+    /// and has its first token; then its race, ten times with two targets; a quarter of an hour
     Page,
     /// Speeds that `outrider check` predicts beside those of sessions, for six pairs; 15 minutes
     Predictions,
@@ -183,9 +189,21 @@ impl Run<'_> {
         let address = server::free_address(0)?;
         let web = self.workspace.web().join("dist");
         let mut serve = server::command(self.workspace, &demo.server, address, &web);
-        let _server = server::start(&mut serve, address, &interrupt)?;
+        let server = server::start(&mut serve, address, &interrupt)?;
         let script = demo.page.node("e2e/page/bench.mjs");
         self.measure(script, &format!("http://{address}"), "page-measured.json", &interrupt)?;
+        drop(server);
+        let (mut servers, mut races) = (Vec::new(), demo.page.node("e2e/page/races.mjs"));
+        races.arg(self.folder.join("page-races.json"));
+        for (name, models) in RACES {
+            let address = server::free_address(0)?;
+            let mut serve = server::command(self.workspace, &demo.server, address, &web);
+            serve.args(models.arguments(self.workspace, &demo.server)?);
+            servers.push(server::start(&mut serve, address, &interrupt)?);
+            races.arg(format!("{name}=http://{address}"));
+        }
+        races.args(self.form);
+        in_chromium(races, &interrupt)?;
         self.program(&[])
     }
 

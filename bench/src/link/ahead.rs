@@ -2,7 +2,10 @@
 
 use std::fmt::Write;
 
-use outrider_papers::report::estimate::{Estimate, beside_chosen};
+use outrider_papers::report::{
+    curves::{Bounds, Curve, Mark, Panel},
+    estimate::{Estimate, beside_chosen},
+};
 use serde_json::Value;
 
 use crate::{
@@ -15,6 +18,12 @@ const ALONE: &str = "alone";
 /// Least relative speed of drafting ahead that is no harm, and least one that is as good as the best plan.
 const NO_HARM: f64 = 0.97;
 const NEARLY_BEST: f64 = 0.95;
+
+/// Rate of the links that are drawn, in megabits per second, and the ways, the one they are compared with first.
+const DRAWN_MEGABITS: f64 = 10.0;
+const DRAWN: [&str; 5] = [ALONE, "ahead", "rounds of 4", "own drafts", "ahead and own drafts"];
+/// Least number of round trips that make a curve.
+const SHORTEST_CURVE: usize = 3;
 
 /// Results of one way of writing over one link.
 struct Way {
@@ -129,6 +138,40 @@ pub fn report(sections: &[(&Section, Value)]) -> Result<String, Failure> {
         }
     }
     Ok(text)
+}
+
+/// Speed by round trip, a panel for each target that was measured over some of them.
+pub fn panels(sections: &[(&Section, Value)]) -> Result<Vec<Panel>, Failure> {
+    let targets = sections.iter().flat_map(|(_, measured)| array(&measured["targets"]));
+    targets.filter_map(|target| panel(target).transpose()).collect()
+}
+
+fn panel(target: &Value) -> Result<Option<Panel>, Failure> {
+    let links = array(&target["links"]).filter(|link| link["megabits"].as_f64() == Some(DRAWN_MEGABITS));
+    let links: Vec<&Value> = links.collect();
+    let trips: Vec<f64> = links.iter().filter_map(|link| link["roundTripMs"].as_f64()).collect();
+    if trips.len() < SHORTEST_CURVE {
+        return Ok(None);
+    }
+    let mut curves = DRAWN.map(|name| Curve { name: name.to_owned(), points: Vec::new() });
+    for (link, &x) in links.iter().zip(&trips) {
+        for way in array(&link["ways"]) {
+            let curve = curves.iter_mut().find(|curve| Some(&*curve.name) == way["name"].as_str());
+            if let (Some(curve), Some(way)) = (curve, Way::read(way, &link["ways"][0])?) {
+                // One text alone has no error.
+                let error = Some(way.speedup.error).filter(|error| error.is_finite()).unwrap_or_default();
+                curve.points.push(Mark { x, y: way.speedup.value, error });
+            }
+        }
+    }
+    let most = curves.iter().flat_map(|curve| &curve.points).map(|mark| mark.y + mark.error).fold(1.0, f64::max);
+    Ok(Some(Panel {
+        title: format!("{}, {DRAWN_MEGABITS} Mbit/s", target["name"].as_str().unwrap_or_default()),
+        across: "round trip, ms",
+        up: "× the server alone",
+        bounds: Bounds { x: (0.0, trips.into_iter().fold(1.0, f64::max)), y: (0.0, most * 1.05) },
+        curves: curves.into_iter().filter(|curve| !curve.points.is_empty()).collect(),
+    }))
 }
 
 /// A target's links, in how many of them it goes as it should, and what each way takes of the ends.
