@@ -143,7 +143,8 @@ fn predict(outrider: &Path, flags: &[String]) -> Result<Vec<[f64; 2]>, Failure> 
     }
     let found: Value = serde_json::from_slice(&stdout)?;
     if found["measured"]["isStable"] != true {
-        println!("the machine is busy: the check's times differ by {} of their median", found["measured"]["spread"]);
+        let spread = found["measured"]["spread"].as_f64().map_or(f64::NAN, |spread| 100.0 * spread);
+        println!("the machine is busy: the check's times differ by {spread:.0} % of their median");
     }
     let number = |value: &Value| value.as_f64().ok_or("`outrider check` printed no number");
     let mut speeds = Vec::new();

@@ -74,7 +74,7 @@ enum Bench {
     /// Visits to the page in Chromium, first and second, over emulated links: bytes, and time until the page is ready
     /// and has its first token; then its race, ten times with two targets; a quarter of an hour
     Page,
-    /// Speeds that `outrider check` predicts beside those of sessions, for six pairs; 15 minutes
+    /// Speeds that `outrider check` predicts beside those of sessions, for six pairs; half an hour, quick ten minutes
     Predictions,
     /// Time per round from logits to coded bytes and to verdicts, by criterion; minutes
     Sampling,
@@ -198,7 +198,8 @@ impl Run<'_> {
         for (name, models) in RACES {
             let address = server::free_address(0)?;
             let mut serve = server::command(self.workspace, &demo.server, address, &web);
-            serve.args(models.arguments(self.workspace, &demo.server)?);
+            // As the demo's server.
+            serve.args(["--own-draft", "off"]).args(models.arguments(self.workspace, &demo.server)?);
             servers.push(server::start(&mut serve, address, &interrupt)?);
             races.arg(format!("{name}=http://{address}"));
         }
