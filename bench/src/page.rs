@@ -77,8 +77,8 @@ fn text(measured: &Value) -> Result<String, Failure> {
 fn races_text(measured: &Value) -> Result<String, Failure> {
     let mut text = String::from(
         "\n## Races\n\nThe page's race on one machine, without an emulated link, with ten seeds: tokens/s, median \
-         [range], and the default's speed, × that of the other, ± one standard error. The server makes no drafts of \
-         its own, as in the demo.\n\n\
+         [range], and the default's speed, × that of the other, ± one standard error. As in the demo, \
+         the server of the built-in target makes no drafts of its own.\n\n\
          | target | server alone | rounds | default | × server alone | × rounds |\n|---|--:|--:|--:|--:|--:|\n",
     );
     for target in array(&measured["targets"]) {

@@ -162,7 +162,10 @@ async fn the_servers_own_draft_model_reads_no_cancelled_prompt() {
         let tokens = (0..LENGTH).map(|token| (token * 37 + generation * 101) % 4000).collect();
         let request = Request { generation, sampling, seed: 1, max_new_tokens: 1, tokens };
         client.send(Frame::Generate(request).encode()).await;
-        client.send(Frame::Cancel { generation }.encode()).await;
+        // On a busy machine others may be cancelled before anything reads them.
+        if generation < PROMPTS {
+            client.send(Frame::Cancel { generation }.encode()).await;
+        }
     }
     tokio::time::sleep(Duration::from_secs(2)).await;
     let runs = drafting.load().runs;

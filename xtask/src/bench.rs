@@ -198,8 +198,11 @@ impl Run<'_> {
         for (name, models) in RACES {
             let address = server::free_address(0)?;
             let mut serve = server::command(self.workspace, &demo.server, address, &web);
-            // As the demo's server.
-            serve.args(["--own-draft", "off"]).args(models.arguments(self.workspace, &demo.server)?);
+            serve.args(models.arguments(self.workspace, &demo.server)?);
+            // As in the demo.
+            if matches!(models, Models::BuiltIn { .. }) {
+                serve.args(["--own-draft", "off"]);
+            }
             servers.push(server::start(&mut serve, address, &interrupt)?);
             races.arg(format!("{name}=http://{address}"));
         }

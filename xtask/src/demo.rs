@@ -73,6 +73,8 @@ fn has_published(workspace: &Workspace, server: &Path) -> bool {
     fetched.is_ok()
 }
 
+const OWN_DRAFTS_OFF: [&str; 2] = ["--own-draft", "off"];
+
 /// Size whose cost the built-in target has in the demo; as it is, it answers before a draft can arrive.
 const COST: &str = "135M";
 
@@ -92,17 +94,14 @@ pub fn run(workspace: &Workspace, options: &DemoOptions) -> Result<()> {
     let demo = Demo::build(workspace, &[Build::SIMD128])?;
 
     let interrupt = Interrupt::listen()?;
-    // The server alone is to be alone: its own drafts would help it, too.
-    let serve = |address| {
-        let mut serve = server::command(workspace, &demo.server, address, &workspace.web().join("dist"));
-        serve.args(["--own-draft", "off"]);
-        serve
-    };
+    let serve = |address| server::command(workspace, &demo.server, address, &workspace.web().join("dist"));
     let mut large = serve(address);
     let _small = if !options.built_in && has_published(workspace, &demo.server) {
         large.args(["--model", PUBLISHED]);
         None
     } else {
+        // The toy is to show what the page gains: the server's own drafts would help both sides.
+        large.args(OWN_DRAFTS_OFF);
         println!("The built-in target grows to the cost of {COST} parameters: a few seconds the first time");
         large.arg("--target").arg(pair::grow(workspace, "target", COST)?);
         large.args(["--model-name", &format!("outrider-target-at-the-cost-of-{COST}")]);
@@ -110,7 +109,9 @@ pub fn run(workspace: &Workspace, options: &DemoOptions) -> Result<()> {
         let other = server::free_address(0)?;
         large.args(["--elsewhere", &format!("the built-in model itself=http://{other}/")]);
         let mut small = serve(other);
-        small.args(["--elsewhere", &format!("a model at the cost of {COST} parameters=http://{address}/")]);
+        small
+            .args(OWN_DRAFTS_OFF)
+            .args(["--elsewhere", &format!("a model at the cost of {COST} parameters=http://{address}/")]);
         Some(server::start(&mut small, other, &interrupt)?)
     };
     let mut server = server::start(&mut large, address, &interrupt)?;
