@@ -43,9 +43,10 @@ fn write_ahead(folder: &Path, pairs: &[&str]) -> Result<(), Failure> {
     let sections = chosen.map(load).collect::<Result<Vec<_>, _>>()?;
     let text = ahead::report(&sections)?;
     let panels = ahead::panels(&sections)?;
+    let svg = (!panels.is_empty()).then(|| curves::svg(&panels));
     let measured = sections.into_iter().map(|(section, measured)| (section.key.to_owned(), measured)).collect();
     let name = ["ahead"].iter().chain(pairs).copied().collect::<Vec<_>>().join("-");
-    report::write(folder, &name, &text, Value::Object(measured), Some(curves::svg(&panels)))
+    report::write(folder, &name, &text, Value::Object(measured), svg)
 }
 
 /// Writes the report on rounds of drafts.

@@ -204,7 +204,7 @@ fn complain(error: &dyn std::error::Error) {
     });
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "papers"))]
 mod tests {
     use std::{env, fs, path::Path};
 
@@ -222,7 +222,6 @@ mod tests {
 
     /// With OUTRIDER_WRITE_TABLES set, the test writes the file instead.
     #[test]
-    #[cfg(feature = "papers")]
     fn the_manual_is_the_help_of_all_commands() {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/command-line.txt");
         let mut command = Cli::command().term_width(100);

@@ -73,6 +73,7 @@ fn has_published(workspace: &Workspace, server: &Path) -> bool {
     fetched.is_ok()
 }
 
+/// Options of a server that makes no drafts of its own.
 const OWN_DRAFTS_OFF: [&str; 2] = ["--own-draft", "off"];
 
 /// Size whose cost the built-in target has in the demo; as it is, it answers before a draft can arrive.

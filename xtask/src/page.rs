@@ -1,7 +1,7 @@
 //! The npm packages in web/ (the package and the page) and docs/ (the documentation site): dependencies and scripts.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -71,6 +71,19 @@ impl<'a> Page<'a> {
     /// Builds web/dist, for which the edge has to be built already.
     pub fn build(&self) -> Result<()> {
         process::run(&mut self.script("build")?)
+    }
+
+    /// Installs a package of npm in a folder of its own, unless it is there: `wanted` is its name and version. Gives its
+    /// path.
+    pub fn add(&self, folder: &Path, wanted: &str, package: &str) -> Result<PathBuf> {
+        let package = folder.join("node_modules").join(package);
+        if !package.is_dir() {
+            fs::create_dir_all(folder).with_context(|| format!("{} cannot be created", folder.display()))?;
+            let mut npm = self.npm()?;
+            npm.current_dir(folder).args(["install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", "."]);
+            process::run(npm.arg(wanted))?;
+        }
+        Ok(package)
     }
 
     /// npm with the package's folder as working folder.

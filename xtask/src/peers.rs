@@ -119,12 +119,12 @@ impl<'a> Peers<'a> {
 
     /// The folder of wllama's package.
     pub fn wllama(&self, page: &Page<'_>) -> Result<PathBuf> {
-        self.npm_package(page, "wllama", WLLAMA, "@wllama/wllama")
+        page.add(&self.folder.join("wllama"), WLLAMA, "@wllama/wllama")
     }
 
     /// The folder of ONNX Runtime Web's package.
     pub fn onnx_runtime_web(&self, page: &Page<'_>) -> Result<PathBuf> {
-        self.npm_package(page, "onnxruntime-web", ONNX_RUNTIME_WEB, "onnxruntime-web")
+        page.add(&self.folder.join("onnxruntime-web"), ONNX_RUNTIME_WEB, "onnxruntime-web")
     }
 
     /// Writes the models of `bench edge` in `folder` for it.
@@ -132,18 +132,6 @@ impl<'a> Peers<'a> {
         let python = python::environment(self.workspace, "onnx", &ONNX_TOOLS)?;
         let script = self.workspace.root().join("bench/peers/onnx_models.py");
         process::run(self.workspace.command(python).arg(script).arg(folder))
-    }
-
-    fn npm_package(&self, page: &Page<'_>, name: &str, wanted: &str, package: &str) -> Result<PathBuf> {
-        let folder = self.folder.join(name);
-        let package = folder.join("node_modules").join(package);
-        if !package.is_dir() {
-            fs::create_dir_all(&folder).with_context(|| format!("{} cannot be created", folder.display()))?;
-            let mut npm = page.npm()?;
-            npm.current_dir(&folder).args(["install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", "."]);
-            process::run(npm.arg(wanted))?;
-        }
-        Ok(package)
     }
 
     fn manifest(&self) -> PathBuf {
