@@ -73,8 +73,8 @@ impl<'a> Page<'a> {
         process::run(&mut self.script("build")?)
     }
 
-    /// Installs a package of npm in a folder of its own, unless it is there: `wanted` is its name and version. Gives its
-    /// path.
+    /// Installs a package of npm, `wanted` is its name and version, in a folder of its own, unless it is there. Gives
+    /// its path.
     pub fn add(&self, folder: &Path, wanted: &str, package: &str) -> Result<PathBuf> {
         let package = folder.join("node_modules").join(package);
         if !package.is_dir() {
