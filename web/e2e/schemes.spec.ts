@@ -169,7 +169,7 @@ test('a scheme brings its own settings, and the address keeps them', async ({ de
   await page.getByLabel('Code', { exact: true }).selectOption('Adaptive');
   await expect(page.locator('#supportSize')).toBeHidden();
   await demo.set('stepSize', 0.01);
-  await expect(page).toHaveURL(/scheme=c-sqs&code=adaptive/);
+  await expect(page).toHaveURL(/stepSize=0\.01&scheme=c-sqs&code=adaptive/);
   await page.reload();
   await expect(page.getByLabel('Scheme', { exact: true })).toHaveValue('c-sqs');
   await expect(page.getByLabel('Code', { exact: true })).toHaveValue('adaptive');
