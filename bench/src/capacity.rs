@@ -1,10 +1,12 @@
 //! `cargo xtask bench capacity`: how many sessions one core of a large target serves.
 //!
 //! ```text
-//! capacity FOLDER OUTRIDER TARGET SMALL LARGE [quick]     measures; results go to FOLDER
+//! capacity FOLDER OUTRIDER TARGET SMALL LARGE [quick]         measures; results go to FOLDER
+//! capacity FOLDER OUTRIDER chat NAME TARGET DRAFT [quick]     the same of a chat model with the draft made for it
 //! ```
 //!
-//! The draft model is the built-in one, or one of the same text at a larger cost, SMALL or LARGE. The server has one
+//! In the first form TARGET is the built-in one at a larger cost. The draft model is the built-in one, or one of the
+//! same text at a larger cost, SMALL or LARGE. In the second form NAME is part of the report's name. The server has one
 //! thread for its models; those who ask it run on what is left of the machine. Edges cost nothing but the time that is
 //! waited for each of their drafts: what their draft model guesses was computed before. Every text is the same in every
 //! way of writing it; a session that gets another one is an error.
@@ -22,16 +24,15 @@ use outrider_codec::{
     frame::{Frame, Guesses, Hello, Request, SamplingParameters},
     scheme::{Drafts, Scheme, SchemeParameters},
 };
-use outrider_models::{Chunk, Model, Tokenizer};
+use outrider_models::{ActivationBits, Chunk, Model};
 use outrider_speculation::sample::{Distribution, SharedNoise};
 use serde::Serialize;
 use serde_json::json;
 use tokio::{task::JoinSet, time};
 use tokio_tungstenite::tungstenite::Message;
 
-use outrider_papers::reproduce::sessions::beginnings;
-
 use crate::{
+    models::Pair,
     passes::Failure,
     report,
     samples::{Samples, digits},
@@ -43,29 +44,28 @@ const SAMPLING: SamplingParameters = SamplingParameters { temperature: 0.7, top_
 const TOKENS: u32 = 64;
 /// Number of tokens that an edge guesses ahead of the text.
 const LEAD: usize = 6;
-/// Time that an edge takes for a guess, as browsers do with draft models of these sizes.
-const GUESS_MS: [u64; 3] = [1, 3, 8];
-/// Parameters of the draft models.
-const DRAFTS: [&str; 3] = ["1M", "37M", "135M"];
+/// Parameters of draft models, and the milliseconds that a guess takes browsers with them.
+const DRAFTS: [(&str, u64); 3] = [("1M", 1), ("37M", 3), ("135M", 8)];
+/// The same of the draft made for SmolLM2.
+const CHAT_DRAFT: (&str, u64) = ("20M", 3);
 /// Time limit for an answer of the server.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Runs the measurement with the arguments that follow its name.
 pub fn run(arguments: &[&str]) -> Result<(), Failure> {
-    let (folder, outrider, target, small, large, quick) = match *arguments {
-        [folder, outrider, target, small, large] => (folder, outrider, target, small, large, false),
-        [folder, outrider, target, small, large, "quick"] => (folder, outrider, target, small, large, true),
-        _ => {
-            return Err(
-                "a folder, the server's executable, a target, two drafts and perhaps `quick` are expected".into()
-            );
-        }
+    let (arguments, quick) = match arguments {
+        [arguments @ .., "quick"] => (arguments, true),
+        arguments => (arguments, false),
+    };
+    let (folder, outrider, models) = match *arguments {
+        [folder, outrider, "chat", name, target, draft] => (folder, outrider, Models::chat(name, target, draft)),
+        [folder, outrider, target, small, large] => (folder, outrider, Models::grown(target, small, large)),
+        _ => return Err("a folder, the server's executable, models and perhaps `quick` are expected".into()),
     };
     let bench = Bench {
         folder: folder.into(),
         outrider: outrider.into(),
-        target: target.into(),
-        drafts: [None, Some(small.into()), Some(large.into())],
+        models,
         levels: if quick { &[1, 4, 8] } else { &[1, 2, 3, 4, 6, 8, 12, 16, 24] },
         time: Duration::from_secs(if quick { 12 } else { 30 }),
     };
@@ -75,11 +75,69 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
 struct Bench {
     folder: PathBuf,
     outrider: PathBuf,
-    target: String,
-    /// Draft models by ascending cost; `None` for the built-in one.
-    drafts: [Option<String>; 3],
+    models: Models,
     levels: &'static [usize],
     time: Duration,
+}
+
+/// A target, and draft models for it by ascending cost.
+struct Models {
+    target: String,
+    drafts: Vec<Draft>,
+    bits: ActivationBits,
+    /// Name of the report, and its first sentence.
+    report: String,
+    about: &'static str,
+    is_chat: bool,
+}
+
+struct Draft {
+    name: &'static str,
+    /// `None`: the built-in one.
+    path: Option<String>,
+    /// Time that an edge takes for a guess.
+    guess: Duration,
+}
+
+impl Models {
+    fn grown(target: &str, small: &str, large: &str) -> Self {
+        let drafts = DRAFTS.into_iter().zip([None, Some(small), Some(large)]);
+        Self {
+            target: target.to_owned(),
+            drafts: drafts.map(|(of, path)| Draft::new(of, path)).collect(),
+            bits: ActivationBits::Eight,
+            report: "capacity".to_owned(),
+            about: "The built-in target grown to 1.1B: the cost of such a model, the text and the acceptance rate of \
+                    the small one. Sessions write after eight words.",
+            is_chat: false,
+        }
+    }
+
+    fn chat(name: &str, target: &str, draft: &str) -> Self {
+        Self {
+            target: target.to_owned(),
+            drafts: vec![Draft::new(CHAT_DRAFT, Some(draft))],
+            bits: ActivationBits::Sixteen,
+            report: format!("capacity-{name}"),
+            about: "A chat model with the draft made for it. Sessions answer a question each.",
+            is_chat: true,
+        }
+    }
+
+    /// The target with one of its drafts.
+    fn pair(&self, draft: &Draft) -> Pair {
+        let mut pair = Pair { paths: PairPaths::default(), is_chat: self.is_chat };
+        pair.paths.target = Some((&self.target).into());
+        pair.paths.draft = draft.path.as_ref().map(Into::into);
+        pair.paths.activation_bits = Some(self.bits);
+        pair
+    }
+}
+
+impl Draft {
+    fn new((name, guess_ms): (&'static str, u64), path: Option<&str>) -> Self {
+        Self { name, path: path.map(str::to_owned), guess: Duration::from_millis(guess_ms) }
+    }
 }
 
 /// The way in which texts are written.
@@ -162,51 +220,52 @@ struct Law {
 
 impl Bench {
     async fn run(self) -> Result<(), Failure> {
-        let pair = PairPaths::default();
-        let (draft, tokenizer) = (pair.draft()?, pair.tokenizer()?);
+        let pair = self.models.pair(&self.models.drafts[0]);
+        let tokenizer = pair.paths.tokenizer()?;
+        let (draft, target) = (pair.paths.draft_with(&tokenizer)?, pair.paths.target_with(&tokenizer)?);
         let hello = Hello { vocab_size: draft.config().vocab_size as u32, tokenizer_hash: tokenizer.fingerprint() };
-        let texts = self.texts(&draft, &tokenizer, &hello).await?;
+        let mut prompts = pair.prompts(&target, &tokenizer, 8)?;
+        prompts.truncate(8);
+        let texts = self.texts(&draft, prompts, &hello).await?;
         let mut levels: Vec<Level> = Vec::new();
         for &sessions in self.levels {
-            for draft in 0..self.drafts.len() {
+            for (number, draft) in self.models.drafts.iter().enumerate() {
                 // Without drafts their cost makes no difference.
-                let ways = if draft == 0 { &Way::ALL[..] } else { &[Way::OwnDrafts, Way::Guesses] };
+                let ways = if number == 0 { &Way::ALL[..] } else { &[Way::OwnDrafts, Way::Guesses] };
                 for &way in ways {
                     levels.push(self.level((way, draft), sessions, &hello, &texts).await?);
                     println!("{sessions} sessions, {}", way.name());
                 }
             }
         }
-        let laws = self.laws(&levels)?;
-        let samples = json!({ "levels": levels, "laws": laws });
-        report::write(&self.folder, "capacity", &tables(&levels, &laws)?, samples, None)
+        let laws = self.laws(&target, &levels)?;
+        let text = tables(&self.models, &levels, &laws)?;
+        report::write(&self.folder, &self.models.report, &text, json!({ "levels": levels, "laws": laws }), None)
     }
 
-    fn server(&self, way: Way, draft: usize) -> Result<Server, Failure> {
-        let mut arguments = vec!["--threads", "1", "--target", &self.target];
-        arguments.extend(["--own-draft", way.own_draft(), "--guesses", way.judged()]);
-        if let Some(draft) = &self.drafts[draft] {
-            arguments.extend(["--draft", draft]);
-        }
+    fn server(&self, way: Way, draft: &Draft) -> Result<Server, Failure> {
+        let models = self.models.pair(draft).arguments();
+        let mut arguments = vec!["--threads", "1", "--own-draft", way.own_draft(), "--guesses", way.judged()];
+        arguments.extend(models.iter().map(String::as_str));
         Server::start(&self.outrider, &arguments)
     }
 
     /// Compares the law of capacity with the throughput of drafts that cost the server nothing.
-    fn laws(&self, levels: &[Level]) -> Result<Vec<Law>, Failure> {
-        let target = PairPaths { target: Some((&self.target).into()), ..PairPaths::default() }.target()?;
+    fn laws(&self, target: &Model, levels: &[Level]) -> Result<Vec<Law>, Failure> {
         let mut laws = Vec::new();
-        for (path, of) in self.drafts.iter().zip(DRAFTS) {
-            let draft = PairPaths { draft: path.as_ref().map(Into::into), ..PairPaths::default() }.draft()?;
+        let cheapest = self.models.drafts[0].name;
+        for of in &self.models.drafts {
+            let (draft, of) = (self.models.pair(of).paths.draft()?, of.name);
             for &sessions in self.levels {
-                let find =
-                    |way| levels.iter().find(|level| (level.way, level.draft, level.sessions) == (way, of, sessions));
-                let (Some(own), Some(guesses)) = (find(Way::OwnDrafts), find(Way::Guesses)) else { continue };
+                let find = |way, of| {
+                    levels.iter().find(|level| (level.way, level.draft, level.sessions) == (way, of, sessions))
+                };
+                let (Some(own), Some(guesses)) = (find(Way::OwnDrafts, of), find(Way::Guesses, of)) else { continue };
                 // The cheapest model's: with a dear one the server drafts less.
-                let mut free = levels.iter().filter(|level| level.way == Way::OwnDrafts && level.draft == DRAFTS[0]);
-                let Some(free) = free.find(|level| level.sessions == sessions) else { continue };
+                let Some(free) = find(Way::OwnDrafts, cheapest) else { continue };
                 let drafts = free.own_drafts_per_pass;
                 let draft_ms = pass_ms(&draft, sessions, 1)?;
-                let verify_ms = pass_ms(&target, sessions, 1 + drafts.round() as usize)?;
+                let verify_ms = pass_ms(target, sessions, 1 + drafts.round() as usize)?;
                 laws.push(Law {
                     draft: of,
                     sessions,
@@ -222,11 +281,10 @@ impl Bench {
     }
 
     /// Texts as the target writes them alone, and the draft model's guesses at them.
-    async fn texts(&self, draft: &Model, tokenizer: &Tokenizer, hello: &Hello) -> Result<Vec<Arc<Text>>, Failure> {
-        let server = self.server(Way::Alone, 0)?;
+    async fn texts(&self, draft: &Model, prompts: Vec<Vec<u32>>, hello: &Hello) -> Result<Vec<Arc<Text>>, Failure> {
+        let server = self.server(Way::Alone, &self.models.drafts[0])?;
         let mut texts = Vec::new();
-        for (seed, beginning) in (1..).zip(beginnings(8).iter().take(8)) {
-            let prompt = tokenizer.encode_prompt(draft.config().first_token(), beginning)?;
+        for (seed, prompt) in (1..).zip(prompts) {
             let mut text = Text { seed, ids: prompt.clone(), prompt, guesses: Vec::new() };
             let written = Session::open(&server, hello).await?.write(&text, None, None).await?;
             text.ids.extend(written);
@@ -239,13 +297,13 @@ impl Bench {
     /// Runs `sessions` sessions until the time is over; each begins another text when one has ended.
     async fn level(
         &self,
-        (way, draft): (Way, usize),
+        (way, draft): (Way, &Draft),
         sessions: usize,
         hello: &Hello,
         texts: &[Arc<Text>],
     ) -> Result<Level, Failure> {
         let server = self.server(way, draft)?;
-        let guess = way.guesses().then(|| Duration::from_millis(GUESS_MS[draft]));
+        let guess = way.guesses().then_some(draft.guess);
         let mut players = JoinSet::new();
         let start = Instant::now();
         let end = start + self.time;
@@ -273,7 +331,7 @@ impl Bench {
         let passes = counted.value("outrider_passes_total");
         Ok(Level {
             way,
-            draft: DRAFTS[draft],
+            draft: draft.name,
             sessions,
             tokens_per_second: all / seconds,
             least: tokens.iter().copied().fold(f64::INFINITY, f64::min) / seconds,
@@ -410,11 +468,13 @@ impl Session {
     }
 }
 
-fn tables(levels: &[Level], laws: &[Law]) -> Result<String, Failure> {
+fn tables(models: &Models, levels: &[Level], laws: &[Law]) -> Result<String, Failure> {
+    let about = models.about;
+    let drafts: Vec<_> = models.drafts.iter().map(|of| format!("{} ms ({})", of.guess.as_millis(), of.name)).collect();
+    let drafts = drafts.join(", ");
     let mut text = format!(
-        "The built-in target grown to 1.1B: the cost of such a model, the text and the acceptance rate of the small one. \
-         One thread for the server's models; edges guess {LEAD} ahead at most, a guess each {GUESS_MS:?} ms with the \
-         draft models of {DRAFTS:?} parameters. Every session writes {TOKENS} tokens after eight words, at T = 0.7.\n\n\
+        "{about} One thread for the server's models; edges guess {LEAD} ahead at most, each guess after {drafts}, by \
+         parameters of the draft model. Texts have {TOKENS} tokens, at T = 0.7.\n\n\
          | sessions | way | draft | tokens/s of all | of the slowest | passes / token | rows / token | memory, MiB |\n\
          |--:|---|--:|--:|--:|--:|--:|--:|\n",
     );

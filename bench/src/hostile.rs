@@ -29,6 +29,7 @@ use self::{
     stranger::{Stranger, Tally},
 };
 use crate::{
+    models::Pair,
     passes::Failure,
     samples::sorted,
     serve::{
@@ -57,7 +58,7 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         let server = bench.server(&[])?;
-        let recording = record(&server.session_url(), 1).await?.remove(0);
+        let recording = record(&Pair::built_in(), &server.session_url(), 1).await?.remove(0);
         let mut outcomes = Vec::new();
         for attack in ATTACKS {
             println!("{}", attack.name);

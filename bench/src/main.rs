@@ -15,6 +15,7 @@ mod grow;
 mod guesses;
 mod hostile;
 mod link;
+mod models;
 mod native;
 mod page;
 mod passes;

@@ -1,7 +1,8 @@
 //! `cargo xtask bench serve`: one server, many sessions.
 //!
 //! ```text
-//! serve FOLDER OUTRIDER [quick]     measures; results go to FOLDER
+//! serve FOLDER OUTRIDER [quick]                        measures; results go to FOLDER
+//! serve FOLDER OUTRIDER chat TARGET DRAFT [quick]      the same of a chat model with the draft made for it
 //! ```
 //!
 //! Drafts are recorded once, at fixed seeds, and sent again, so that the edges cost nothing: what is measured is the
@@ -23,6 +24,7 @@ use std::{
 use tokio::task::JoinSet;
 
 use crate::{
+    models::Pair,
     passes::Failure,
     samples::sorted,
     serve::{
@@ -38,11 +40,20 @@ const LEVELS: &[usize] = &[1, 4, 16, 64, 256];
 
 /// Runs the measurement with the arguments that follow its name.
 pub fn run(arguments: &[&str]) -> Result<(), Failure> {
-    let bench = match *arguments {
-        [folder, outrider] => Bench::new(folder, outrider, Form::FULL),
-        [folder, outrider, "quick"] => Bench::new(folder, outrider, Form::QUICK),
-        _ => return Err("a folder, the server's executable and perhaps `quick` are expected".into()),
+    let (arguments, form) = match arguments {
+        [arguments @ .., "quick"] => (arguments, Form::QUICK),
+        arguments => (arguments, Form::FULL),
     };
+    let (folder, outrider, pair) = match *arguments {
+        [folder, outrider] => (folder, outrider, Pair::built_in()),
+        [folder, outrider, "chat", target, draft] => (folder, outrider, Pair::chat(target, draft)),
+        _ => {
+            return Err(
+                "a folder, the server's executable, a chat model perhaps, and perhaps `quick` are expected".into()
+            );
+        }
+    };
+    let bench = Bench { folder: folder.into(), outrider: outrider.into(), pair, form };
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?.block_on(bench.run())
 }
 
@@ -69,17 +80,14 @@ impl Form {
 struct Bench {
     folder: PathBuf,
     outrider: PathBuf,
+    pair: Pair,
     form: Form,
 }
 
 impl Bench {
-    fn new(folder: &str, outrider: &str, form: Form) -> Self {
-        Self { folder: folder.into(), outrider: outrider.into(), form }
-    }
-
     async fn run(self) -> Result<(), Failure> {
         println!("Passes that sessions share");
-        let passes: Vec<Shared> = shared_passes(self.form.rounds)?;
+        let passes: Vec<Shared> = shared_passes(&self.pair.paths, self.form.rounds)?;
         println!("Recording {} sessions", self.form.recordings);
         let recordings = self.record().await?;
         let mut levels = Vec::new();
@@ -88,20 +96,31 @@ impl Bench {
             levels.push(self.level(sessions, &recordings).await?);
         }
         let (connected, active) = self.form.crowd;
-        println!("{connected} sessions, of which {active} are active");
-        let crowd = self.crowd(connected, active, &recordings).await?;
-        let report = Report { passes, levels, crowd };
+        let crowd = match self.pair.is_chat {
+            // Its caches would take more memory than machines have.
+            true => None,
+            false => {
+                println!("{connected} sessions, of which {active} are active");
+                Some(self.crowd(connected, active, &recordings).await?)
+            }
+        };
+        let report = Report { is_chat: self.pair.is_chat, passes, levels, crowd };
         report.write(&self.folder)
     }
 
     async fn record(&self) -> Result<Vec<Arc<Recording>>, Failure> {
-        let server = Server::start(&self.outrider, &[])?;
-        record(&server.session_url(), self.form.recordings).await
+        let server = self.server(&[])?;
+        record(&self.pair, &server.session_url(), self.form.recordings).await
+    }
+
+    fn server(&self, arguments: &[&str]) -> Result<Server, Failure> {
+        let models = self.pair.arguments();
+        Server::start(&self.outrider, &[arguments, &models.iter().map(String::as_str).collect::<Vec<_>>()].concat())
     }
 
     /// Runs `sessions` sessions until the time is over; each starts over when it has ended.
     async fn level(&self, sessions: usize, recordings: &[Arc<Recording>]) -> Result<Level, Failure> {
-        let server = Server::start(&self.outrider, &["--max-rounds-per-second", "0"])?;
+        let server = self.server(&["--max-rounds-per-second", "0"])?;
         let before = server.resident_bytes()?;
         let start = Instant::now();
         let players = self.play(sessions, recordings, &server, start + self.form.time);
@@ -123,7 +142,7 @@ impl Bench {
 
     /// Runs many connected sessions that have begun, a few of which go on. At the end all go on.
     async fn crowd(&self, connected: usize, active: usize, recordings: &[Arc<Recording>]) -> Result<Crowd, Failure> {
-        let server = Server::start(&self.outrider, &[])?;
+        let server = self.server(&[])?;
         let before = server.resident_bytes()?;
         let mut idle = Vec::new();
         for (index, recording) in (0..connected - active).zip(recordings.iter().cycle()) {

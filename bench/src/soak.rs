@@ -20,6 +20,7 @@ use tokio::{io::AsyncReadExt, io::AsyncWriteExt, task::JoinSet};
 
 use crate::{
     hostile::stranger::{Stranger, Tally},
+    models::Pair,
     passes::Failure,
     report,
     serve::{
@@ -59,7 +60,7 @@ struct Reading {
 
 async fn soak(folder: &Path, outrider: &Path, time: Duration) -> Result<(), Failure> {
     let server = Server::start(outrider, &[])?;
-    let recordings = record(&server.session_url(), RECORDINGS).await?;
+    let recordings = record(&Pair::built_in(), &server.session_url(), RECORDINGS).await?;
     let (began, end) = (Instant::now(), Instant::now() + time);
     let mut clients = JoinSet::new();
     for index in 0..CLIENTS {

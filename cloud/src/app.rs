@@ -124,7 +124,7 @@ fn public(shared: Arc<Shared>, metrics: Router<Arc<Shared>>, probes: Router<Arc<
                 .layer(header("cross-origin-resource-policy", "cross-origin"))
                 .layer(header("cache-control", "no-store")),
         )
-        .fallback_service(page::routes::<()>(page))
+        .fallback_service(page::routes::<()>(page, access.identify(None).is_ok()))
         // Caches must revalidate: the page and the model at an address change with the server.
         .layer(header("cache-control", "no-cache"))
         .layer(header("x-content-type-options", "nosniff"))

@@ -4,7 +4,7 @@
 use std::{fs, io::Read, path::PathBuf, time::Duration};
 
 use flate2::read::GzDecoder;
-use outrider_cloud::app::{Access, Origins};
+use outrider_cloud::app::{Access, Origins, Tokens};
 use outrider_tests::{
     http::{self, Answer},
     server::{Options, Server},
@@ -99,6 +99,21 @@ async fn what_is_named_by_its_content_is_kept_and_all_else_is_asked_for() {
     // It may be there after the next start.
     let (answer, _) = http::get_bytes(server.address(), "/assets/index-AAAA0000.js", &[]).await;
     assert_eq!((answer.status, answer.header("cache-control")), (404, Some("no-cache")));
+}
+
+/// Where a token is needed the browser's request would be refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_names_what_its_first_text_waits_for_unless_that_needs_a_token() {
+    let tokens = Tokens::parse("alice 0123456789abcdef\n").unwrap();
+    for (name, tokens, names_it) in [("page-open", None, true), ("page-closed", Some(tokens), false)] {
+        let access = Access { tokens, ..Access::default() };
+        let server = Server::start_as(Options { page: page(name), access, ..Options::default() }).await;
+        for (path, is_page) in [("/", true), ("/index.html", true), ("/favicon.svg", false), (SCRIPT, false)] {
+            let (answer, _) = http::get_bytes(server.address(), path, &[]).await;
+            let link = answer.header("link").unwrap_or_default();
+            assert_eq!(link.contains("<v1/info>; rel=preload; as=fetch; crossorigin"), is_page && names_it, "{path}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

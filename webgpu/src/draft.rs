@@ -141,7 +141,8 @@ impl GpuDraft {
         self.check(tokens, wanted)?;
         self.make_room(self.held + tokens.len()).await?;
         let (vocab_size, hidden_size) = (self.config.vocab_size, self.config.hidden_size);
-        let (row_bytes, hidden_bytes) = (4 * vocab_size as u64, 4 * hidden_size as u64);
+        let width = self.rows.trimmed.as_ref().map_or(vocab_size, |trimmed| trimmed.stride);
+        let (row_bytes, hidden_bytes) = (4 * width as u64, 4 * hidden_size as u64);
         let bytes = wanted as u64 * (row_bytes + hidden_bytes);
         self.make_returning(bytes);
         let (silent, telling) = tokens.split_at(tokens.len() - wanted);
@@ -151,7 +152,8 @@ impl GpuDraft {
             let mut encoder = self.begin(held, piece);
             self.encode(&mut encoder, &[(piece.len(), Left::Logits)])?;
             let rows = piece.len() as u64;
-            let memory::Rows { logits, final_hidden, .. } = &self.rows;
+            let memory::Rows { logits, trimmed, final_hidden, .. } = &self.rows;
+            let logits = trimmed.as_ref().map_or(logits, |trimmed| &trimmed.logits);
             self.bring(&mut encoder, logits, told * row_bytes, rows * row_bytes);
             let place = wanted as u64 * row_bytes + told * hidden_bytes;
             self.bring(&mut encoder, final_hidden, place, rows * hidden_bytes);
@@ -167,7 +169,11 @@ impl GpuDraft {
         let read = self.read(bytes).await?;
         self.held = held;
         let mut logits = numbers(&read);
-        let hidden = logits.split_off(wanted * vocab_size);
+        let hidden = logits.split_off(wanted * width);
+        if let Some(known) = &self.config.draft_vocabulary {
+            let of_head = std::mem::take(&mut logits);
+            known.spread(&of_head, width, vocab_size, &mut logits);
+        }
         Ok(Rows { vocab_size, hidden_size, logits, hidden })
     }
 
@@ -180,7 +186,9 @@ impl GpuDraft {
     pub async fn forward_top_k(&mut self, tokens: &[u32], wanted: usize, top_k: TopK) -> Result<Rows, GpuError> {
         let listing = self.rows.listing;
         let TopK { k, temperature } = top_k;
-        if wanted == 0 || wanted > MOST_LOGITS || k as usize > listing.most() {
+        // The rows of a trimmed head are short already.
+        let is_short = self.rows.trimmed.is_some();
+        if is_short || wanted == 0 || wanted > MOST_LOGITS || k as usize > listing.most() {
             return self.forward(tokens, wanted).await;
         }
         self.gpu.check()?;

@@ -26,8 +26,11 @@ pub(crate) const MOST_IN_FOURS: usize = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Kernel {
     Multiply(Product),
-    /// Embeddings from a table of this type.
-    Embed(ElementType),
+    /// Embeddings from a table of this type, which if `mapped` has no rows for some tokens.
+    Embed {
+        element: ElementType,
+        mapped: bool,
+    },
     /// Norm into another buffer: LayerNorm or RMSNorm.
     Norm {
         layer: bool,
@@ -40,6 +43,8 @@ pub(crate) enum Kernel {
     },
     /// RMSNorm of rows, added to the residual stream.
     Add,
+    /// Logits of a head with rows for some tokens, at the places of these tokens.
+    Spread,
     /// Choice of guesses: the two best tokens per workgroup, their top-k and top-p statistics, and the overall result.
     Choose,
     Weigh,
@@ -142,10 +147,11 @@ impl Kernel {
     fn accesses(self) -> &'static [Access] {
         match self {
             Self::Multiply(_) => &[Reads, Reads, Writes, Constants, Reads, Reads],
-            Self::Embed(_) => &[Reads, Reads, Writes, Constants, Reads],
+            Self::Embed { .. } => &[Reads, Reads, Writes, Constants, Reads, Reads],
             Self::Norm { .. } => &[Reads, Writes, Constants, Reads, Reads],
             Self::Place | Self::Attend { .. } => &[Reads, Reads, Writes, Writes, Writes, Constants, Reads, Reads],
             Self::Add => &[Writes, Reads, Constants, Reads],
+            Self::Spread => &[Reads, Writes, Constants, Reads],
             Self::Choose => &[Reads, Writes, Reads, Reads],
             Self::Weigh => &[Reads, Reads, Writes, Reads, Reads, Constants],
             Self::Settle => &[Reads, Reads, Writes, Writes, Writes, Reads, Constants],
@@ -158,11 +164,12 @@ impl Kernel {
     fn name(self) -> &'static str {
         match self {
             Self::Multiply(_) => "multiply",
-            Self::Embed(_) => "embed",
+            Self::Embed { .. } => "embed",
             Self::Norm { .. } => "norm",
             Self::Place => "place",
             Self::Attend { .. } => "attend",
             Self::Add => "add",
+            Self::Spread => "spread",
             Self::Choose => "choose",
             Self::Weigh => "weigh",
             Self::Settle => "settle",
@@ -177,7 +184,8 @@ impl Kernel {
         const WEIGHTS: &str = include_str!("shaders/weights.wgsl");
         const STEP: &str = include_str!("shaders/step.wgsl");
         const TOTAL: &str = include_str!("shaders/total.wgsl");
-        const CHOICE: &str = include_str!("shaders/choice.wgsl");
+        const CHOICE: &str = concat!(include_str!("shaders/lowest.wgsl"), include_str!("shaders/choice.wgsl"));
+        const LOWEST: &str = include_str!("shaders/lowest.wgsl");
         const BEST: &str = include_str!("shaders/best.wgsl");
         const SUMS: &str = include_str!("shaders/sums.wgsl");
         const LISTED: &str = include_str!("shaders/listed.wgsl");
@@ -202,9 +210,9 @@ impl Kernel {
                 };
                 format!("{subgroups}{WEIGHTS}{element}{constants}{product}{activations}{finish}{rows}{multiply}")
             }
-            Self::Embed(element) => {
+            Self::Embed { element, mapped } => {
                 let element = Element::of(element)?.shader;
-                format!("{WEIGHTS}{element}{STEP}{}", include_str!("shaders/embed.wgsl"))
+                format!("const MAPPED = {mapped};\n{WEIGHTS}{element}{STEP}{}", include_str!("shaders/embed.wgsl"))
             }
             Self::Norm { layer } => {
                 format!("const LAYER = {layer};\n{threads}{subgroups}{TOTAL}{}", include_str!("shaders/norm.wgsl"))
@@ -220,6 +228,7 @@ impl Kernel {
                 format!("const THREADS = {ATTENTION_THREADS}u;\n{STEP}{subgroups}{TOTAL}{attention}{kernel}")
             }
             Self::Add => format!("{threads}{subgroups}{TOTAL}{}", include_str!("shaders/add.wgsl")),
+            Self::Spread => format!("{LOWEST}{}", include_str!("shaders/spread.wgsl")),
             Self::Choose => format!("{STEP}{CHOICE}{BEST}{}", include_str!("shaders/choose.wgsl")),
             Self::Weigh => format!("{STEP}{CHOICE}{BEST}{SUMS}{}", include_str!("shaders/weigh.wgsl")),
             Self::Settle => format!("{STEP}{CHOICE}{BEST}{SUMS}{}", include_str!("shaders/settle.wgsl")),

@@ -1,6 +1,6 @@
 //! Buffers of a forward pass, and the KV cache of a text.
 
-use outrider_models::{ModelConfig, Position, Rotary};
+use outrider_models::{DraftVocabulary, ModelConfig, Position, Rotary};
 use wgpu::Buffer;
 
 use crate::{error::GpuError, gpu::Gpu, kernels::MOST_IN_FOURS, listed::Listing};
@@ -23,6 +23,8 @@ pub(crate) struct Rows {
     pub(crate) step: Buffer,
     /// Rows of logits, shape: `[MOST_LOGITS, vocab_size]`
     pub(crate) logits: Buffer,
+    /// Output of a head with rows for some tokens, if the model has one.
+    pub(crate) trimmed: Option<Trimmed>,
     /// Contents of the shaders' `Choice`.
     pub(crate) choice: Buffer,
     /// Guesses and the second-best tokens. shape: `[MOST_GUESSES, 2]`
@@ -58,6 +60,7 @@ impl Rows {
             ids: rows(1)?,
             step: gpu.numbers("a step", 4)?,
             logits: gpu.numbers("logits", MOST_LOGITS * config.vocab_size)?,
+            trimmed: config.draft_vocabulary.as_ref().map(|known| Trimmed::new(gpu, config, known)).transpose()?,
             choice: gpu.numbers("what guesses are chosen by", 6)?,
             chosen: gpu.numbers("guesses", 2 * MOST_GUESSES)?,
             best: gpu.numbers("the best guesses of each workgroup", 6 * listing.groups)?,
@@ -74,6 +77,31 @@ impl Rows {
             context: rows(queries)?,
             projected: rows(config.hidden_size)?,
             inner: rows(config.intermediate_size)?,
+        })
+    }
+}
+
+/// Output of a head with rows for some tokens of the vocabulary.
+#[derive(Debug)]
+pub(crate) struct Trimmed {
+    /// Logits of the head, shape: `[MOST_LOGITS, stride]`
+    pub(crate) logits: Buffer,
+    /// Number of rows of the head; a table of embeddings that is also the head has one more, for all other tokens.
+    pub(crate) rows: usize,
+    pub(crate) stride: usize,
+    /// Row of each token, or the number of rows, shape: `[vocab_size]`
+    pub(crate) row_of: Buffer,
+}
+
+impl Trimmed {
+    fn new(gpu: &Gpu, config: &ModelConfig, known: &DraftVocabulary) -> Result<Self, GpuError> {
+        let stride = known.rows + usize::from(config.tied_embeddings);
+        let row_of = (0..config.vocab_size as u32).flat_map(|token| known.row_of(token).to_le_bytes());
+        Ok(Self {
+            logits: gpu.numbers("logits of the tokens that the draft knows", MOST_LOGITS * stride)?,
+            rows: known.rows,
+            stride,
+            row_of: gpu.holding("rows of tokens", &row_of.collect::<Vec<u8>>())?,
         })
     }
 }

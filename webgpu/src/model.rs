@@ -32,10 +32,6 @@ pub(crate) fn check(config: &ModelConfig) -> Result<(), GpuError> {
             return Err(GpuError::Shape { what, found, expected: "a multiple of 4" });
         }
     }
-    if let Some(vocabulary) = &config.draft_vocabulary {
-        let (what, found) = ("the number of tokens that the draft knows", vocabulary.rows);
-        return Err(GpuError::Shape { what, found, expected: "all of the target's" });
-    }
     if config.head_dim > LARGEST_HEAD {
         return Err(GpuError::Shape { what: "the width of a head", found: config.head_dim, expected: "at most 256" });
     }
@@ -171,7 +167,11 @@ impl<'b> Build<'b> {
         self.norm(&rows.hidden, &rows.final_hidden, &weights.norm, &weights.norm_bias)?;
         let head = weights.head.as_ref().unwrap_or(&weights.embedding);
         let after = After { factor: block.logit_scale, cap: block.logit_softcap.unwrap_or(0.0), ..After::bias(&None) };
-        let logits = Output { buffer: &rows.logits, stride: config.vocab_size, first: 0 };
+        let (buffer, stride) = match &rows.trimmed {
+            Some(trimmed) => (&trimmed.logits, trimmed.stride),
+            None => (&rows.logits, config.vocab_size),
+        };
+        let logits = Output { buffer, stride, first: 0 };
         self.multiply(head, Input { rows: &rows.final_hidden, norm: None }, logits, &after)?;
         Ok(without_logits)
     }
@@ -180,6 +180,12 @@ impl<'b> Build<'b> {
     fn choose(&mut self) {
         let rows = self.rows;
         let groups = rows.listing.groups;
+        if let Some(trimmed) = &rows.trimmed {
+            let vocab_size = self.config.vocab_size;
+            let shape = self.gpu.constants(&[vocab_size as u32, trimmed.rows as u32, trimmed.stride as u32]);
+            let buffers = [&trimmed.logits, &rows.logits, &shape, &trimmed.row_of];
+            self.add_dispatch(Kernel::Spread, &buffers, Grid::Threads(vocab_size));
+        }
         let buffers = [&rows.logits, &rows.best, &rows.choice, &rows.step];
         self.add_dispatch(Kernel::Choose, &buffers, Grid::Workgroups(groups));
         let constants = self.gpu.constants(&[groups as u32]);
@@ -335,8 +341,11 @@ impl<'b> Build<'b> {
             (table.first_row + offset.unwrap_or(0)) as u32,
             self.config.block.embedding_scale.to_bits(),
         ]);
-        let buffers = [&table.buffer, &rows.ids, &rows.hidden, &constants, &rows.step];
-        self.add_dispatch(Kernel::Embed(table.element), &buffers, Grid::Threads(units as usize));
+        let row_of = rows.trimmed.as_ref().filter(|_| offset.is_none() && self.config.tied_embeddings);
+        let kernel = Kernel::Embed { element: table.element, mapped: row_of.is_some() };
+        let row_of = row_of.map_or(&self.nothing, |trimmed| &trimmed.row_of).clone();
+        let buffers = [&table.buffer, &rows.ids, &rows.hidden, &constants, &rows.step, &row_of];
+        self.add_dispatch(kernel, &buffers, Grid::Threads(units as usize));
         Ok(())
     }
 

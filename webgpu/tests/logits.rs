@@ -6,7 +6,9 @@
 
 use beside::gpu;
 use outrider_codec::frame::SamplingParameters;
-use outrider_models::{ElementType, Model, ModelConfig, ModelError, ModelWeights, RandomWeights, StoredModel};
+use outrider_models::{
+    DraftVocabulary, ElementType, Model, ModelConfig, ModelError, ModelWeights, RandomWeights, StoredModel,
+};
 use outrider_speculation::{
     Choice, Chosen, TopK,
     sample::{Distribution, SharedNoise},
@@ -51,6 +53,15 @@ const ROUNDED: f32 = 6e-2;
 #[track_caller]
 fn assert_close(actual: &[f32], expected: &[f32], what: &str) {
     assert_within(TOLERANCE, actual, expected, what);
+}
+
+/// The same of rows in which the same tokens may have no logit.
+#[track_caller]
+fn assert_close_where_known(actual: &[f32], expected: &[f32], what: &str) {
+    let is_known = |logit: &&f32| **logit != f32::NEG_INFINITY;
+    assert!(actual.iter().map(|logit| is_known(&logit)).eq(expected.iter().map(|logit| is_known(&logit))), "{what}");
+    let known = |row: &[f32]| row.iter().filter(is_known).copied().collect::<Vec<f32>>();
+    assert_close(&known(actual), &known(expected), what);
 }
 
 /// The GPU for a test of what no adapter does otherwise: `cargo xtask test --full` runs it.
@@ -246,6 +257,42 @@ fn wide() -> StoredModel {
     StoredModel { weights: ModelWeights::gather(&wide, &mut random).unwrap(), config: wide }
 }
 
+/// The wide model with a head that has a row for every fifth token, which is also the table of embeddings if `tied`.
+fn trimmed(tied: bool) -> StoredModel {
+    let mut config = wide().config;
+    let known = (3..config.vocab_size as u32).step_by(5).collect();
+    (config.draft_vocabulary, config.tied_embeddings) = (Some(DraftVocabulary::of_tokens(known).unwrap()), tied);
+    let mut random = RandomWeights::new(ElementType::F16, 4).unwrap();
+    StoredModel { weights: ModelWeights::gather(&config, &mut random).unwrap(), config }
+}
+
+/// The table's last row stands for the tokens without one; the text has both kinds.
+#[test]
+async fn tokens_without_a_row_in_the_head_have_no_chance() {
+    if gpu().await.is_none() {
+        return;
+    }
+    for tied in [true, false] {
+        let mut draft = GpuDraft::new(gpu().await.unwrap(), &trimmed(tied)).await.unwrap();
+        let cpu = trimmed(tied).into_model().unwrap();
+        let mut tokens = text(draft.config().vocab_size, 0, 12);
+        tokens.extend([8, 3, 9, 7]);
+        for k in [None, Some(4)] {
+            draft.truncate(0);
+            let rows = match k {
+                None => draft.forward(&tokens, 3).await.unwrap(),
+                Some(k) => draft.forward_top_k(&tokens, 3, TopK { k, temperature: 1.0 }).await.unwrap(),
+            };
+            assert_eq!(rows.len(), 3);
+            for ((actual, _), expected) in rows.iter().zip(on_cpu(&cpu, &tokens, 3)) {
+                assert_eq!(actual.len(), expected.len());
+                assert!((0..actual.len()).all(|id| (actual[id] == f32::NEG_INFINITY) == (id % 5 != 3)));
+                assert_close_where_known(actual, &expected, "trimmed");
+            }
+        }
+    }
+}
+
 /// Beside the same rows with all their logits: the largest are the same numbers, and the others have their mass.
 #[test]
 async fn the_largest_logits_come_with_the_mass_of_the_others() {
@@ -324,8 +371,8 @@ async fn guesses_are_what_the_processor_chooses() {
     if gpu().await.is_none() {
         return;
     }
-    let models: [&dyn Fn() -> StoredModel; 2] = [&wide, &|| pair().0];
-    for stored in &models[..if IS_BROWSER { 1 } else { 2 }] {
+    let models: [&dyn Fn() -> StoredModel; 4] = [&wide, &|| trimmed(true), &|| trimmed(false), &|| pair().0];
+    for stored in &models[..if IS_BROWSER { 2 } else { 4 }] {
         let cpu = stored().into_model().unwrap();
         let (mut same, mut same_seconds, mut without_second, mut all) = (0, 0, 0, 0);
         let mut draft = GpuDraft::new(gpu().await.unwrap(), &stored()).await.unwrap();
@@ -359,7 +406,7 @@ async fn guesses_are_what_the_processor_chooses() {
             }
             // What it has read meanwhile is in its cache.
             let rows = draft.forward(&tokens[tokens.len() - 1..], 1).await.unwrap();
-            assert_close(rows.iter().next().unwrap().0, &on_cpu(&cpu, &tokens, 1)[0], "behind guesses");
+            assert_close_where_known(rows.iter().next().unwrap().0, &on_cpu(&cpu, &tokens, 1)[0], "behind guesses");
         }
         // But for what is nearly as good.
         let what = format!("{same}, {same_seconds} and {without_second} of {all}");

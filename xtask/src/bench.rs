@@ -246,17 +246,25 @@ impl Run<'_> {
         process::run(self.command()?.arg(&self.folder).args(engines).args(self.form))
     }
 
-    /// The target costs what 1.1 billion parameters do, and drafts a thirtieth and an eighth of that.
+    /// The built-in target at the cost of 1.1 billion parameters, with drafts of a thirtieth and an eighth of that; then
+    /// SmolLM2 with the draft made for it, and the same at that cost.
     fn capacity(&self) -> Result<()> {
         let binary = server::build(self.workspace)?;
         let target = pair::grow(self.workspace, "target", "1.1B")?;
         let drafts = ["37M", "135M"].map(|size| pair::grow(self.workspace, "draft", size));
         let mut measure = self.command()?;
-        measure.arg(&self.folder).arg(binary).arg(target);
+        measure.arg(&self.folder).arg(&binary).arg(target);
         for draft in drafts {
             measure.arg(draft?);
         }
-        process::run(measure.args(self.form))
+        process::run(measure.args(self.form))?;
+        for (name, size) in [("smollm2", None), ("smollm2-1.1B", Some("1.1B"))] {
+            let [target, draft] = pair::smollm2(self.workspace, &binary, size)?;
+            let mut measure = self.command()?;
+            measure.arg(&self.folder).arg(&binary).args(["chat", name]).arg(target).arg(draft);
+            process::run(measure.args(self.form))?;
+        }
+        Ok(())
     }
 
     /// Engines on one core; gateways, edges and clients on another.
@@ -301,7 +309,13 @@ impl Run<'_> {
     /// The server is a process of its own.
     fn serving(&self) -> Result<()> {
         let binary = server::build(self.workspace)?;
-        process::run(self.command()?.arg(&self.folder).arg(binary).args(self.form))
+        process::run(self.command()?.arg(&self.folder).arg(&binary).args(self.form))?;
+        if self.bench == Bench::Serve {
+            let models = pair::smollm2(self.workspace, &binary, None)?;
+            let mut measure = self.command()?;
+            process::run(measure.arg(&self.folder).arg(&binary).arg("chat").args(models).args(self.form))?;
+        }
+        Ok(())
     }
 
     /// Criterion's group of the measurement's name.

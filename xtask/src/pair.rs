@@ -1,8 +1,8 @@
 //! `cargo xtask pair`: the built-in pair and SmolLM2 at the cost of larger models.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use crate::process;
 use crate::workspace::Workspace;
@@ -59,6 +59,17 @@ pub fn grow(workspace: &Workspace, role: &str, size: &str) -> Result<PathBuf> {
     let folder = folder_of(workspace, role);
     process::run(workspace.command(program(workspace)?).arg("grow").arg(&folder).args([role, size, ELEMENT]))?;
     Ok(folder.join(format!("{size}-{role}-{ELEMENT}.gguf")))
+}
+
+/// Gives the files of SmolLM2-135M-Instruct, grown to a size if one is given, and of the draft made for it.
+pub fn smollm2(workspace: &Workspace, server: &Path, size: Option<&str>) -> Result<[PathBuf; 2]> {
+    let mut fetch = workspace.command(server);
+    let paths = process::capture_shown(fetch.args(["fetch", "--model", SMOLLM2]))?;
+    let mut paths = paths.lines().map(PathBuf::from);
+    let (Some(target), Some(draft)) = (paths.next(), paths.next()) else {
+        bail!("`outrider fetch` names no target and no draft")
+    };
+    Ok([size.map_or(Ok(target), |size| grow(workspace, SMOLLM2, size))?, draft])
 }
 
 /// Builds the program that grows models and measures, as part of the workspace: its dependencies are compiled once.

@@ -23,8 +23,8 @@ pub struct Shared {
 }
 
 /// All numbers of sessions take turns, as the machine's speed changes within minutes.
-pub fn shared_passes(rounds: usize) -> Result<Vec<Shared>, Failure> {
-    let model = PairPaths::default().target()?;
+pub fn shared_passes(pair: &PairPaths, rounds: usize) -> Result<Vec<Shared>, Failure> {
+    let model = pair.target()?;
     let vocabulary = model.config().vocab_size as u32;
     let text: Vec<u32> = (0..).map(|index: u32| 259 + index * 37 % (vocabulary - 259)).take(CACHED + ROWS).collect();
     let mut cache = model.new_cache();

@@ -9,7 +9,7 @@ use std::{
 use futures_util::{SinkExt, StreamExt};
 use outrider_cloud::{
     edge::{NativeEdge, Transport},
-    pair::{PairPaths, draft_info},
+    pair::draft_info,
 };
 use outrider_codec::{
     frame::{Frame, Next},
@@ -19,8 +19,8 @@ use outrider_speculation::session::edge::{Mode, Settings, Speculation};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, tungstenite::Message};
 
-use crate::passes::Failure;
-use outrider_papers::reproduce::sessions::{DEFAULT_SAMPLING, beginnings};
+use crate::{models::Pair, passes::Failure};
+use outrider_papers::reproduce::sessions::DEFAULT_SAMPLING;
 
 const SCHEME: SchemeParameters =
     SchemeParameters::KSqs { support_size: 32, lattice_resolution: 100, code: Code::Enumerative };
@@ -53,16 +53,16 @@ impl Recording {
     }
 }
 
-/// Sessions of the default pair with the server at `url`, through a proxy that writes down what passes by.
-pub async fn record(url: &str, count: usize) -> Result<Vec<Arc<Recording>>, Failure> {
-    let pair = PairPaths::default();
-    let (draft, tokenizer) = (pair.draft()?, pair.tokenizer()?);
-    let beginnings = beginnings(PROMPT_WORDS);
+/// Sessions of a pair with the server at `url`, through a proxy that writes down what passes by.
+pub async fn record(pair: &Pair, url: &str, count: usize) -> Result<Vec<Arc<Recording>>, Failure> {
+    let tokenizer = pair.paths.tokenizer()?;
+    let draft = pair.paths.draft_with(&tokenizer)?;
+    let prompts = pair.prompts(&draft, &tokenizer, PROMPT_WORDS)?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let proxy = format!("ws://{}/session", listener.local_addr()?);
     let mut recordings = Vec::new();
-    for (seed, beginning) in (1..).zip(beginnings.iter().cycle().take(count)) {
-        let prompt = tokenizer.encode_prompt(draft.config().first_token(), beginning)?;
+    for (seed, prompt) in (1..).zip(prompts.iter().cycle().take(count)) {
+        let prompt = prompt.clone();
         let mode = Mode::Speculative(Speculation::new(SCHEME, DRAFTS));
         let settings = Settings { mode, sampling: DEFAULT_SAMPLING, seed, max_new_tokens: TOKENS };
         let generate = async {

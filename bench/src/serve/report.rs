@@ -46,21 +46,24 @@ pub struct Crowd {
 /// Results of the whole measurement.
 #[derive(Serialize)]
 pub struct Report {
+    pub is_chat: bool,
     pub passes: Vec<Shared>,
     pub levels: Vec<Level>,
-    pub crowd: Crowd,
+    pub crowd: Option<Crowd>,
 }
 
 impl Report {
     pub fn write(&self, folder: &Path) -> Result<(), Failure> {
         let text = self.tables()?;
-        report::write(folder, "serve", &text, serde_json::to_value(self)?, Some(chart::svg(&self.charts())))
+        let name = if self.is_chat { "serve-smollm2" } else { "serve" };
+        report::write(folder, name, &text, serde_json::to_value(self)?, Some(chart::svg(&self.charts())))
     }
 
     fn tables(&self) -> Result<String, Failure> {
         let mut text = format!(
-            "The default pair's target. A pass of sessions with {ROWS} rows each behind {CACHED} tokens, in turn: median and range.\n\n\
-             | sessions | rows | ms | × one session's | µs a row |\n|--:|--:|--:|--:|--:|\n"
+            "The target of {}. A pass of sessions with {ROWS} rows each behind {CACHED} tokens, in turn: median and range.\n\n\
+             | sessions | rows | ms | × one session's | µs a row |\n|--:|--:|--:|--:|--:|\n",
+            if self.is_chat { "SmolLM2-135M-Instruct" } else { "the default pair" },
         );
         let one = self.passes.first().map_or(f64::NAN, |shared| quantile(&shared.times_ms, 0.5));
         for Shared { sessions, times_ms } in &self.passes {
@@ -94,7 +97,7 @@ impl Report {
                 level.bytes_per_session / 1024.0
             )?;
         }
-        let crowd = &self.crowd;
+        let Some(crowd) = &self.crowd else { return Ok(text) };
         let tokens = |q| quantile(&crowd.tokens_per_session, q);
         writeln!(
             text,

@@ -212,6 +212,7 @@ class Server(http.server.BaseHTTPRequestHandler):
     """A completions server whose first `failures` requests fail."""
 
     failures = 0
+    status = 503
 
     def do_GET(self) -> None:
         self._say({"data": [{"id": "m"}]})
@@ -220,7 +221,7 @@ class Server(http.server.BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers["Content-Length"]))
         if Server.failures:
             Server.failures -= 1
-            self.send_error(503)
+            self.send_error(Server.status)
         else:
             self._say({"choices": [{"text": "words", "finish_reason": "stop"}]})
 
@@ -249,6 +250,15 @@ def test_requests_that_fail_are_tried_again(url: str, monkeypatch: pytest.Monkey
     monkeypatch.setattr(Server, "failures", 4)
     with pytest.raises(ValueError, match=r"/v1/completions failed, as did 3 retries: HTTP Error 503"):
         writer.write([1], 5, 0.0, 1)
+
+
+def test_a_server_that_is_full_is_waited_for(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = list[float]()
+    monkeypatch.setattr("time.sleep", waits.append)
+    monkeypatch.setattr(Server, "status", 429)
+    monkeypatch.setattr(Server, "failures", 9)
+    assert conversations.CompletionsServer.at(url).write([1], 5, 0.0, 1) == ("words", True)
+    assert waits == [1.0] * 9
 
 
 def test_a_server_that_is_not_there_is_named() -> None:

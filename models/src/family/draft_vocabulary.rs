@@ -57,7 +57,7 @@ impl DraftVocabulary {
     }
 
     /// Row of a token; the number of rows for tokens without one.
-    pub(crate) fn row_of(&self, token: u32) -> u32 {
+    pub fn row_of(&self, token: u32) -> u32 {
         self.tokens.binary_search(&token).unwrap_or(self.rows) as u32
     }
 

@@ -208,8 +208,7 @@ test('each tab keeps its conversation, whatever another tab saves', async () => 
 test('a chat template that was not known is asked for again', async () => {
   const askTemplate = vi.fn<() => Promise<boolean | null>>().mockResolvedValueOnce(null).mockResolvedValue(true);
   const { chat, run } = await chatOf({ askTemplate, turns: [] });
-  await chat.open();
-  expect(shown('#chat-note')).toMatch(/continues stories/);
+  await vi.waitFor(() => expect(shown('#chat-note')).toMatch(/continues stories/));
   send(chat, 'Hello');
   await vi.waitFor(() => expect(run).toHaveBeenCalled());
   expect(run.mock.calls[0]?.[1].prompt).toEqual([{ role: 'user', content: 'Hello' }]);

@@ -64,6 +64,8 @@ export class ChatRun {
     this.#askTemplate = askTemplate;
     this.#view.phase = 'idle';
     this.#showTurns(NO_TWIN);
+    // In all views: the answer comes with the page.
+    void this.#hasTemplate();
   }
 
   /** Asks once whether the server's model has a chat template, and fits the chat to it. */

@@ -363,5 +363,6 @@ document.addEventListener('keydown', (event) => {
 if (tabs.view === 'chat') void chat.open(query.get('prompt'));
 showView();
 showUsedFields();
-void askModels(token).then((told) => told && picture.setModels(told.models, told.elsewhere));
 void begin();
+// After the package, to which the answer belongs that came with the page.
+void askModels(token).then((told) => told && picture.setModels(told.models, told.elsewhere));

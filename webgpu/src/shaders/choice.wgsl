@@ -10,6 +10,5 @@ struct Choice {
     top_k: u32,
 }
 
-const LOWEST = -3.0e38;
 // Number of tokens per thread.
 const TOKENS = 8u;

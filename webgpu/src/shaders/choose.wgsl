@@ -73,7 +73,7 @@ fn choose(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_ind
         }
         for (var i = 0u; i < TOKENS; i++) {
             let id = block * TOKENS + i;
-            if (id < choice.vocab_size) {
+            if (id < choice.vocab_size && logits[row + id] > LOWEST) {
                 var score = logits[row + id];
                 if (choice.rate != 0.0) {
                     score = score * choice.rate - log2(minus_log2(words[2u * i], words[2u * i + 1u]));

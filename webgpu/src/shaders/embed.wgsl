@@ -14,6 +14,8 @@ struct Shape {
 @group(0) @binding(2) var<storage, read_write> hidden: array<vec4<f32>>;
 @group(0) @binding(3) var<uniform> shape: Shape;
 @group(0) @binding(4) var<storage, read> step: Step;
+// Row of the table for each token, if not every token has one.
+@group(0) @binding(5) var<storage, read> row_of: array<u32>;
 
 @compute @workgroup_size(64)
 fn embed(@builtin(global_invocation_id) at: vec3<u32>) {
@@ -22,7 +24,14 @@ fn embed(@builtin(global_invocation_id) at: vec3<u32>) {
         return;
     }
     let of_positions = shape.of_positions != 0u;
-    let index = shape.first_row + select(ids[at.y], step.start + at.y, of_positions);
+    var row = step.start + at.y;
+    if (!of_positions) {
+        row = ids[at.y];
+        if (MAPPED) {
+            row = row_of[row];
+        }
+    }
+    let index = shape.first_row + row;
     var pieces: array<vec4<f32>, PIECES>;
     decode(index * shape.row_bytes, unit, &pieces);
     for (var piece = 0u; piece < PIECES; piece++) {

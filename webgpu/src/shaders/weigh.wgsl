@@ -30,7 +30,7 @@ fn weigh(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_inde
     var own = Sums(0.0, 0.0, 0.0, 0.0, 0.0);
     for (var i = 0u; i < TOKENS; i++) {
         let id = (group.x * 64u + local) * TOKENS + i;
-        if (id < choice.vocab_size) {
+        if (id < choice.vocab_size && logits[row + id] > LOWEST) {
             let logit = logits[row + id];
             let weight = exp2((logit - found.likeliest_logit) * choice.rate);
             own.mass += weight;

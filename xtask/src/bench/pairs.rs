@@ -117,9 +117,8 @@ impl Models {
                 arguments.extend(["--model", SMOLLM2].map(OsString::from));
             }
             Self::Published { target } => {
-                grown("--target", SMOLLM2, target)?;
-                let draft = workspace.root().join("pair/smollm2-draft/draft-q4_0.gguf");
-                arguments.extend(["--draft".into(), draft.into()]);
+                let [target, draft] = pair::smollm2(workspace, server, target)?;
+                arguments.extend(["--target".into(), target.into(), "--draft".into(), draft.into()]);
                 // As the published one has them.
                 arguments.extend(["--activation-bits", "16"].map(OsString::from));
             }

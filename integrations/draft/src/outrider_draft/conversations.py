@@ -7,6 +7,7 @@ import json
 import random
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -148,6 +149,8 @@ class CompletionsServer:
 
 RETRY_AFTER = (1.0, 4.0, 16.0)
 """Seconds before each retry of a request that failed."""
+FULL, FULL_FOR = 429, 900.0
+"""Status of a server that has no room for another session, and the seconds for which it may have none."""
 
 
 def _answer(url: str, body: bytes | None = None) -> Any:  # noqa: ANN401
@@ -158,16 +161,28 @@ def _answer(url: str, body: bytes | None = None) -> Any:  # noqa: ANN401
 
     """
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-    waits = RETRY_AFTER if body else ()
-    for wait in (*waits, None):
+    waits = list(RETRY_AFTER if body else ())
+    tries, give_up = 0, time.monotonic() + FULL_FOR
+    while True:
         try:
             with urllib.request.urlopen(request, timeout=900) as answer:
                 return json.load(answer)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            if wait is None:
-                raise ValueError(f"{url} failed, as did {len(waits)} retries: {error}") from error
-            time.sleep(wait)
-    raise AssertionError
+            if isinstance(error, urllib.error.HTTPError) and error.code == FULL and time.monotonic() < give_up:
+                time.sleep(_retry_after(error.headers.get("Retry-After")))
+            elif tries < len(waits):
+                time.sleep(waits[tries])
+                tries += 1
+            else:
+                raise ValueError(f"{url} failed, as did {tries} retries: {error}") from error
+
+
+def _retry_after(header: str | None) -> float:
+    """Seconds that a full server asks for, within a second and a minute."""
+    try:
+        return min(max(float(header or 0), 1.0), 60.0)
+    except ValueError:
+        return 5.0
 
 
 ANSWER_TEMPERATURES = (0.0, 0.7, 0.7, 0.7, 1.0, 1.0)
