@@ -39,13 +39,13 @@ impl Pair {
         files.chain(bits).flatten().collect()
     }
 
-    /// Token ids of prompts: `words` words of different sentences, or questions.
-    pub fn prompts(&self, model: &Model, tokenizer: &Tokenizer, words: usize) -> Result<Vec<Vec<u32>>, Failure> {
+    /// Token ids of prompts for the target: `words` words of different sentences, or questions.
+    pub fn prompts(&self, target: &Model, tokenizer: &Tokenizer, words: usize) -> Result<Vec<Vec<u32>>, Failure> {
         if self.is_chat {
-            let template = Template::of(&self.paths, model, tokenizer)?;
+            let template = Template::of(&self.paths, target, tokenizer)?;
             return QUESTIONS.iter().map(|question| template.ask(tokenizer, question)).collect();
         }
-        let first = model.config().first_token();
+        let first = target.config().first_token();
         beginnings(words).iter().map(|text| Ok(tokenizer.encode_prompt(first, text)?)).collect()
     }
 }

@@ -76,6 +76,11 @@ impl EngineRates {
         }
     }
 
+    /// Counts the time of a pass that wrote no text, as that of a session alone.
+    pub fn timed(&self, rows: usize, took: Duration) {
+        self.measured().times.observe(rows, took.as_secs_f64());
+    }
+
     /// Counts tokens that runs gave.
     pub fn wrote(&self, tokens: usize) {
         self.measured().goodput.observe(1.0, tokens as f64, 0.0);
@@ -126,6 +131,9 @@ mod tests {
         for sessions in [1, 3] {
             let rates = EngineRates::default();
             assert_eq!((rates.added()(3), rates.wait(), rates.goodput()), (0.0, 0.0, 0.0));
+            // A pass in advance says what rows take, and nothing of tokens.
+            rates.timed(1, MS * 40);
+            assert_eq!((rates.wait(), rates.goodput()), (0.040, 0.0));
             for rows in (1..=8).cycle().take(800) {
                 rates.ran(sessions, rows, 0, took(rows));
                 rates.wrote(2);

@@ -19,7 +19,7 @@ fn page(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::create_dir_all(folder.join("assets")).unwrap();
     for (path, text) in [
-        ("index.html", "<p>the page</p>"),
+        ("index.html", r#"<meta name="first-requests" content="v1/info a/b" /><p>the page</p>"#),
         ("index.html.br", "br page"),
         ("favicon.svg", "<svg/>"),
         (SCRIPT, "the script"),
@@ -101,7 +101,7 @@ async fn what_is_named_by_its_content_is_kept_and_all_else_is_asked_for() {
     assert_eq!((answer.status, answer.header("cache-control")), (404, Some("no-cache")));
 }
 
-/// Where a token is needed the browser's request would be refused.
+/// A browser sends no token with such a request, which the server would refuse.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_page_names_what_its_first_text_waits_for_unless_that_needs_a_token() {
     let tokens = Tokens::parse("alice 0123456789abcdef\n").unwrap();
@@ -111,9 +111,14 @@ async fn a_page_names_what_its_first_text_waits_for_unless_that_needs_a_token() 
         for (path, is_page) in [("/", true), ("/index.html", true), ("/favicon.svg", false), (SCRIPT, false)] {
             let (answer, _) = http::get_bytes(server.address(), path, &[]).await;
             let link = answer.header("link").unwrap_or_default();
-            assert_eq!(link.contains("<v1/info>; rel=preload; as=fetch; crossorigin"), is_page && names_it, "{path}");
+            let named = "<v1/info>; rel=preload; as=fetch; crossorigin, <a/b>; rel=preload; as=fetch; crossorigin";
+            assert_eq!(link, if is_page && names_it { named } else { "" }, "{path}");
         }
     }
+    let (folder, page) = (page("page-plain"), "<p>a page that names nothing</p>");
+    fs::write(folder.join("index.html"), page).unwrap();
+    let server = Server::start_as(Options { page: folder, ..Options::default() }).await;
+    assert_eq!(http::get_bytes(server.address(), "/", &[]).await.0.header("link"), None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -266,6 +266,22 @@ fn trimmed(tied: bool) -> StoredModel {
     StoredModel { weights: ModelWeights::gather(&config, &mut random).unwrap(), config }
 }
 
+/// Several rows in a pass, since a row's last logits must not be the next one's first.
+#[test]
+async fn a_table_may_have_more_rows_than_the_tokenizer_has_tokens() {
+    let Some(gpu) = gpu().await else { return };
+    let cut = || {
+        let mut stored = wide();
+        stored.config.cut_vocabulary(39_800).unwrap();
+        stored
+    };
+    let tokens = text(39_800, 0, 12);
+    let rows = GpuDraft::new(gpu, &cut()).await.unwrap().forward(&tokens, 8).await.unwrap();
+    for ((actual, _), expected) in rows.iter().zip(on_cpu(&cut().into_model().unwrap(), &tokens, 8)) {
+        assert_close(actual, &expected, "cut");
+    }
+}
+
 /// The table's last row stands for the tokens without one; the text has both kinds.
 #[test]
 async fn tokens_without_a_row_in_the_head_have_no_chance() {

@@ -49,7 +49,8 @@ enum Form {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Bench {
-    /// Sessions that one core of a 1.1B target serves, alone, drafting itself and with guesses; half an hour
+    /// Sessions that one core serves, alone, drafting itself and with guesses: targets of 1.1B, and SmolLM2; an hour and
+    /// a half, quick a quarter of one
     Capacity,
     /// Time per round of the codes, by criterion; minutes
     Codec,
@@ -80,7 +81,7 @@ enum Bench {
     Sampling,
     /// Every uplink scheme on the default pair: acceptance, bits, passes; it has no shorter form
     Schemes,
-    /// One server with up to 256 sessions at a time, then with 1000 of which 50 are active; five minutes
+    /// One server with up to 256 sessions at a time, then with 1000 of which 50 are active; then SmolLM2; ten minutes
     Serve,
     /// The server's memory under fifty mixed clients; ten minutes, quick half of one
     Soak,
@@ -246,8 +247,8 @@ impl Run<'_> {
         process::run(self.command()?.arg(&self.folder).args(engines).args(self.form))
     }
 
-    /// The built-in target at the cost of 1.1 billion parameters, with drafts of a thirtieth and an eighth of that; then
-    /// SmolLM2 with the draft made for it, and the same at that cost.
+    /// The built-in target at the cost of 1.1 billion parameters, with drafts of a thirtieth and an eighth of that;
+    /// then SmolLM2 with the draft made for it, and the same at that cost.
     fn capacity(&self) -> Result<()> {
         let binary = server::build(self.workspace)?;
         let target = pair::grow(self.workspace, "target", "1.1B")?;

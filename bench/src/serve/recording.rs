@@ -57,7 +57,7 @@ impl Recording {
 pub async fn record(pair: &Pair, url: &str, count: usize) -> Result<Vec<Arc<Recording>>, Failure> {
     let tokenizer = pair.paths.tokenizer()?;
     let draft = pair.paths.draft_with(&tokenizer)?;
-    let prompts = pair.prompts(&draft, &tokenizer, PROMPT_WORDS)?;
+    let prompts = pair.prompts(&pair.paths.target()?, &tokenizer, PROMPT_WORDS)?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let proxy = format!("ws://{}/session", listener.local_addr()?);
     let mut recordings = Vec::new();

@@ -5,9 +5,13 @@
 //! | below `assets/`, with a hash of its content in its name (`index-B3x_9aQz.js`) | cache for a year |
 //! | any other | revalidate each time |
 //!
-//! The page itself comes with a header by which browsers ask at once for what it begins with.
+//! A page may name in `<meta name="first-requests" content="v1/info pair/chat.json">` what its first text waits for. It
+//! then comes with a header Link, by which browsers ask for that at once: a round trip before the script would.
 
-use std::path::PathBuf;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use axum::{
     Router,
@@ -32,27 +36,25 @@ const HASH_LENGTH: usize = 8;
 /// Longest name of a file on common file systems, in bytes. Opening a longer one is an error other than "not found".
 const LONGEST_NAME: usize = 255;
 
-/// Header Link of the page: answers that its first text waits for. Requested together with the script instead of by it,
-/// they come a round trip sooner.
-const FIRST_REQUESTS: HeaderValue = HeaderValue::from_static(
-    "<v1/info>; rel=preload; as=fetch; crossorigin, <pair/chat.json>; rel=preload; as=fetch; crossorigin",
-);
+/// Beginning of the element that names a page's first requests.
+const FIRST_REQUESTS: &str = r#"<meta name="first-requests" content=""#;
 
-/// Serves the files of a folder. The server is `open` if it demands no token, which a browser would not send by itself.
+/// Serves the files of a folder. The server is `open` if it demands no token: these requests carry none.
 pub(super) fn routes<S: Clone + Send + Sync + 'static>(folder: PathBuf, open: bool) -> Router<S> {
+    let links = open.then(|| first_requests(&folder)).flatten();
     let files = ServeDir::new(folder)
         .precompressed_br()
         .precompressed_gzip()
         // Otherwise ServeDir compares every range of a request with every other one.
         .ignore_multi_range_requests(true)
         .fallback(get(no_such_page));
-    let answer = move |request, next| answer(request, next, open);
+    let answer = move |request, next| answer(request, next, links.clone());
     Router::new().fallback_service(files).layer(middleware::from_fn(answer))
 }
 
 /// Adds to the responses of [`ServeDir`] how long they may be cached, and support for If-Range. Without the latter a
 /// download might join bytes of two versions.
-async fn answer(request: Request, next: Next, open: bool) -> Response {
+async fn answer(request: Request, next: Next, links: Option<HeaderValue>) -> Response {
     // Only the API takes other methods; a client may have left out its /v1.
     if !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
         return openai::unknown(request.method().clone(), request.uri().clone()).await.into_response();
@@ -61,7 +63,7 @@ async fn answer(request: Request, next: Next, open: bool) -> Response {
         return no_such_page().await;
     }
     let is_immutable = is_named_by_content(request.uri().path());
-    let begins = open && matches!(request.uri().path(), "/" | "/index.html");
+    let links = links.filter(|_| matches!(request.uri().path(), "/" | "/index.html"));
     let only_if = request.headers().get(header::IF_RANGE).cloned();
     let whole = only_if.map(|tag| (tag, whole(&request)));
     let mut answer = next.clone().run(request).await;
@@ -77,11 +79,19 @@ async fn answer(request: Request, next: Next, open: bool) -> Response {
     if is_there && is_immutable {
         headers.insert(header::CACHE_CONTROL, FOR_EVER);
     }
-    if is_there && begins {
-        headers.insert(header::LINK, FIRST_REQUESTS);
+    if let Some(links) = links.filter(|_| is_there) {
+        headers.insert(header::LINK, links);
     }
     headers.entry(header::VARY).or_insert(HeaderValue::from_static("accept-encoding"));
     answer
+}
+
+/// Header Link of the page in a folder, as it is at the server's start; `None` if the page names no requests.
+fn first_requests(folder: &Path) -> Option<HeaderValue> {
+    let page = fs::read_to_string(folder.join("index.html")).ok()?;
+    let (named, _) = page.split_once(FIRST_REQUESTS)?.1.split_once('"')?;
+    let links = named.split_ascii_whitespace().map(|path| format!("<{path}>; rel=preload; as=fetch; crossorigin"));
+    HeaderValue::from_str(&links.collect::<Vec<_>>().join(", ")).ok().filter(|links| !links.is_empty())
 }
 
 /// Returns true if a segment of the path is longer than any file's name. A byte may be written as `%` and two digits.

@@ -50,6 +50,10 @@ impl Backend for CpuTarget {
         "bit-identical"
     }
 
+    fn warms_up(&self) -> bool {
+        true
+    }
+
     fn new_cache(&self) -> KvCache {
         self.model.new_cache()
     }

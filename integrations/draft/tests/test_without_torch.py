@@ -212,7 +212,7 @@ class Server(http.server.BaseHTTPRequestHandler):
     """A completions server whose first `failures` requests fail."""
 
     failures = 0
-    status = 503
+    retry_after: str | None = None
 
     def do_GET(self) -> None:
         self._say({"data": [{"id": "m"}]})
@@ -221,7 +221,10 @@ class Server(http.server.BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers["Content-Length"]))
         if Server.failures:
             Server.failures -= 1
-            self.send_error(Server.status)
+            self.send_response(503)
+            if Server.retry_after:
+                self.send_header("Retry-After", Server.retry_after)
+            self.end_headers()
         else:
             self._say({"choices": [{"text": "words", "finish_reason": "stop"}]})
 
@@ -252,13 +255,38 @@ def test_requests_that_fail_are_tried_again(url: str, monkeypatch: pytest.Monkey
         writer.write([1], 5, 0.0, 1)
 
 
-def test_a_server_that_is_full_is_waited_for(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    waits = list[float]()
-    monkeypatch.setattr("time.sleep", waits.append)
-    monkeypatch.setattr(Server, "status", 429)
-    monkeypatch.setattr(Server, "failures", 9)
-    assert conversations.CompletionsServer.at(url).write([1], 5, 0.0, 1) == ("words", True)
-    assert waits == [1.0] * 9
+def test_a_server_that_is_full_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Narrow(Echo):
+        """Has room for one request at a time."""
+
+        room = threading.Semaphore(1)
+
+        def write(self, ids: list[int], max_tokens: int, temperature: float, seed: int) -> tuple[str, bool]:
+            if not self.room.acquire(blocking=False):
+                raise conversations.FullError("url", 0.01)
+            try:
+                time.sleep(0.005)
+                return super().write(ids, max_tokens, temperature, seed)
+            finally:
+                self.room.release()
+
+    path = tmp_path / "c"
+    conversations.write_many(Narrow(), Letters(), path, tokens=200, seed=1, parallel=8)
+    assert conversations.answered(Letters(), path) >= 200
+    monkeypatch.setattr(conversations, "FULL_FOR", 0.05)
+    Narrow.room = threading.Semaphore(0)
+    with pytest.raises(ValueError, match="url has no room for another request"):
+        conversations.write_many(Narrow(), Letters(), tmp_path / "d", tokens=200, seed=1, parallel=8)
+
+
+def test_a_full_server_says_when_to_ask_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Server, "failures", 1)
+    monkeypatch.setattr(Server, "retry_after", "7")
+    writer = conversations.CompletionsServer.at(url)
+    with pytest.raises(conversations.FullError) as full:
+        writer.write([1], 5, 0.0, 1)
+    assert full.value.seconds == 7
+    assert writer.write([1], 5, 0.0, 1) == ("words", True)
 
 
 def test_a_server_that_is_not_there_is_named() -> None:

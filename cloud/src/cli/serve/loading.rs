@@ -174,6 +174,7 @@ impl Serve {
                 );
             }
         }
+        engine.warm_up();
         let engine = self.with_own_draft(engine.judging(self.guesses), draft, settings)?;
         let mut info = pair::info_of(&config, tokenizer, self.max_draft_tokens)?;
         if !engine.reads_branches() {
@@ -207,7 +208,9 @@ impl Serve {
         Ok(match (self.own_draft, draft) {
             (OwnDraftPolicy::Off, _) => target,
             (OwnDraftPolicy::On | OwnDraftPolicy::Auto, Some(draft)) => {
-                target.with_own_draft(Engine::start_with(CpuTarget::from(draft), settings)?, self.own_draft)
+                let draft = Engine::start_with(CpuTarget::from(draft), settings)?;
+                draft.warm_up();
+                target.with_own_draft(draft, self.own_draft)
             }
             (OwnDraftPolicy::Lookup, _) | (_, None) => target.with_lookups(),
         })

@@ -27,6 +27,11 @@ pub trait Backend: Send + 'static {
         false
     }
 
+    /// Returns true if passes may be run, and are timed, before there is a session.
+    fn warms_up(&self) -> bool {
+        false
+    }
+
     /// Creates an empty cache for a session.
     fn new_cache(&self) -> KvCache<Self::Pages>;
 

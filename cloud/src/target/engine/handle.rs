@@ -140,6 +140,16 @@ impl Engine {
         })
     }
 
+    /// Times passes, for about two seconds at most, so that rows have a price before the first session. Other engines
+    /// should be idle meanwhile.
+    pub fn warm_up(&self) {
+        let (done, timed) = mpsc::channel();
+        if self.jobs.send(Job::WarmUp { done }).is_ok() {
+            // A thread that has ended says so to the first session.
+            let _ = timed.recv();
+        }
+    }
+
     /// Shares the slots of another engine from now on: as many sessions at a time as that one has slots, together.
     pub(crate) fn share_slots_of(&mut self, other: &Engine) {
         self.settings.sessions = other.settings.sessions;

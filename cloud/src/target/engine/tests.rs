@@ -336,3 +336,50 @@ async fn sessions_that_come_back_at_once_share_their_runs() {
     // 16 runs are the least; if one session is left out of each, there are 32.
     assert!(engine.load().runs <= 26, "{:?}", engine.load());
 }
+
+/// A target whose runs take 2 ms and 2 ms a row.
+struct Priced(CpuTarget);
+
+impl Backend for Priced {
+    type Pages = <CpuTarget as Backend>::Pages;
+
+    fn config(&self) -> &ModelConfig {
+        self.0.config()
+    }
+
+    fn name(&self) -> &'static str {
+        "priced"
+    }
+
+    fn batching(&self) -> &'static str {
+        self.0.batching()
+    }
+
+    fn warms_up(&self) -> bool {
+        true
+    }
+
+    fn new_cache(&self) -> KvCache<Self::Pages> {
+        self.0.new_cache()
+    }
+
+    fn run(&mut self, chunks: &mut [Chunk<'_, Self::Pages>], rounds: &[Option<&Round>]) -> Result<Vec<Answer>, String> {
+        let rows: u32 = chunks.iter().map(|chunk| chunk.tokens.len() as u32).sum();
+        std::thread::sleep(Duration::from_millis(2) * (1 + rows));
+        self.0.run(chunks, rounds)
+    }
+}
+
+/// Four guesses take twice as long as a pass without guesses: their price is two tokens before any text, not the
+/// quarter of one that they take of a usual model.
+#[test]
+fn rows_have_their_price_before_the_first_text() {
+    let engine = Engine::start_with(Priced(CpuTarget::from(target())), EngineSettings::default()).unwrap();
+    engine.warm_up();
+    // A text of a token in each pass.
+    engine.rates.ran(1, 1, 0, Duration::from_millis(4));
+    engine.rates.wrote(1);
+    let price = engine.rates.row_prices().all(4);
+    assert!(price > 1.2, "{price}");
+    assert_eq!(engine.load().runs, 0);
+}

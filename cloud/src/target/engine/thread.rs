@@ -6,7 +6,7 @@ use std::{
     net::IpAddr,
     sync::{
         Arc,
-        mpsc::{Receiver, RecvTimeoutError, TryRecvError},
+        mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError},
     },
     time::{Duration, Instant},
 };
@@ -27,6 +27,7 @@ use super::{
 use crate::metrics::Metrics;
 
 mod admission;
+mod warm_up;
 
 /// Interval between checks for memory when nothing runs and all caches are in their turn.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
@@ -56,6 +57,10 @@ pub(super) enum Job {
     },
     GiveUp {
         slot: u64,
+    },
+    /// Passes are timed, if the backend allows it.
+    WarmUp {
+        done: Sender<()>,
     },
 }
 
@@ -248,6 +253,11 @@ impl<B: Backend> Thread<B> {
                 self.schedule.remove(slot);
                 self.memory.release(slot);
                 self.gathering.left(slot);
+            }
+            Job::WarmUp { done } => {
+                self.warm_up();
+                // Nothing depends on the answer.
+                let _ = done.send(());
             }
             Job::Withdraw { slot } => {
                 self.line.retain(|other| *other != slot);

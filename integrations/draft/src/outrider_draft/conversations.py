@@ -149,8 +149,17 @@ class CompletionsServer:
 
 RETRY_AFTER = (1.0, 4.0, 16.0)
 """Seconds before each retry of a request that failed."""
-FULL, FULL_FOR = 429, 900.0
-"""Status of a server that has no room for another session, and the seconds for which it may have none."""
+FULL_FOR = 900.0
+"""Seconds without a conversation after which a server counts as full for good."""
+
+
+class FullError(ValueError):
+    """A server that has no room at the moment, and the seconds after which it wants to be asked again."""
+
+    def __init__(self, url: str, seconds: float) -> None:
+        """Name the server's URL and the seconds."""
+        super().__init__(f"{url} has no room for another request")
+        self.seconds = seconds
 
 
 def _answer(url: str, body: bytes | None = None) -> Any:  # noqa: ANN401
@@ -162,27 +171,19 @@ def _answer(url: str, body: bytes | None = None) -> Any:  # noqa: ANN401
     """
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
     waits = list(RETRY_AFTER if body else ())
-    tries, give_up = 0, time.monotonic() + FULL_FOR
+    tries = 0
     while True:
         try:
             with urllib.request.urlopen(request, timeout=900) as answer:
                 return json.load(answer)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            if isinstance(error, urllib.error.HTTPError) and error.code == FULL and time.monotonic() < give_up:
-                time.sleep(_retry_after(error.headers.get("Retry-After")))
-            elif tries < len(waits):
-                time.sleep(waits[tries])
-                tries += 1
-            else:
+            seconds = error.headers.get("Retry-After", "") if isinstance(error, urllib.error.HTTPError) else ""
+            if seconds.isdecimal():
+                raise FullError(url, min(max(int(seconds), 1), 60)) from error
+            if tries == len(waits):
                 raise ValueError(f"{url} failed, as did {tries} retries: {error}") from error
-
-
-def _retry_after(header: str | None) -> float:
-    """Seconds that a full server asks for, within a second and a minute."""
-    try:
-        return min(max(float(header or 0), 1.0), 60.0)
-    except ValueError:
-        return 5.0
+            time.sleep(waits[tries])
+            tries += 1
 
 
 ANSWER_TEMPERATURES = (0.0, 0.7, 0.7, 0.7, 1.0, 1.0)
@@ -240,13 +241,20 @@ def write_many(  # noqa: PLR0913
     started, first, lock = time.monotonic(), written, threading.Lock()
     seeds = _seeds(seed, path)
     stop, fruitless, failures = threading.Event(), 0, list[Exception]()
+    last = started
 
     def work() -> None:
         try:
             while written < tokens and not stop.is_set():
                 with lock:
                     rng = random.Random(next(seeds))
-                conversation = write_one(writer, tokenizer, rng, questions)
+                try:
+                    conversation = write_one(writer, tokenizer, rng, questions)
+                except FullError as full:
+                    if time.monotonic() - last > FULL_FOR:
+                        raise
+                    stop.wait(full.seconds)
+                    continue
                 with lock:
                     if not stop.is_set():
                         take(conversation)
@@ -254,7 +262,8 @@ def write_many(  # noqa: PLR0913
             failures.append(error)
 
     def take(conversation: Conversation | None) -> None:
-        nonlocal written, fruitless
+        nonlocal written, fruitless, last
+        last = time.monotonic()
         fruitless = 0 if conversation else fruitless + 1
         if fruitless >= FRUITLESS:
             raise ValueError(f"the target ended none of its last {FRUITLESS} requests: give --data or --questions")
