@@ -387,6 +387,10 @@ function failure(status: number, { message, code = null, param = null }: ApiErro
     429: 'server-full',
     503: 'server-full',
   };
-  const known = code === 'context_length_exceeded' ? 'prompt-too-long' : codes[status];
+  const named: Record<string, OutriderErrorCode> = {
+    context_length_exceeded: 'prompt-too-long',
+    origin_not_allowed: 'origin-refused',
+  };
+  const known = named[code ?? ''] ?? codes[status];
   return new OutriderError(known ?? 'server-error', message, { cause: new ServersError(status, message, code, param) });
 }
