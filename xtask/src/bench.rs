@@ -49,8 +49,8 @@ enum Form {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Bench {
-    /// Sessions that one core serves, alone, drafting itself and with guesses: targets of 1.1B, and SmolLM2; an hour and
-    /// a half, quick a quarter of one
+    /// Sessions that one core serves, alone, drafting itself and with guesses: targets of 1.1B, and SmolLM2; ninety
+    /// minutes, quick fifteen
     Capacity,
     /// Time per round of the codes, by criterion; minutes
     Codec,
