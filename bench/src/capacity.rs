@@ -24,7 +24,7 @@ use outrider_codec::{
     frame::{Frame, Guesses, Hello, Request, SamplingParameters},
     scheme::{Drafts, Scheme, SchemeParameters},
 };
-use outrider_models::{ActivationBits, Chunk, Model};
+use outrider_models::{Chunk, Model};
 use outrider_speculation::sample::{Distribution, SharedNoise};
 use serde::Serialize;
 use serde_json::json;
@@ -84,7 +84,6 @@ struct Bench {
 struct Models {
     target: String,
     drafts: Vec<Draft>,
-    bits: ActivationBits,
     /// Name of the report, and its first sentence.
     report: String,
     about: &'static str,
@@ -105,7 +104,6 @@ impl Models {
         Self {
             target: target.to_owned(),
             drafts: drafts.map(|(of, path)| Draft::new(of, path)).collect(),
-            bits: ActivationBits::Eight,
             report: "capacity".to_owned(),
             about: "The built-in target grown to 1.1B: the cost of such a model, the text and the acceptance rate of \
                     the small one. Sessions write after eight words.",
@@ -117,7 +115,6 @@ impl Models {
         Self {
             target: target.to_owned(),
             drafts: vec![Draft::new(CHAT_DRAFT, Some(draft))],
-            bits: ActivationBits::Sixteen,
             report: format!("capacity-{name}"),
             about: "A chat model with the draft made for it. Sessions answer a question each.",
             is_chat: true,
@@ -126,11 +123,13 @@ impl Models {
 
     /// The target with one of its drafts.
     fn pair(&self, draft: &Draft) -> Pair {
-        let mut pair = Pair { paths: PairPaths::default(), is_chat: self.is_chat };
-        pair.paths.target = Some((&self.target).into());
-        pair.paths.draft = draft.path.as_ref().map(Into::into);
-        pair.paths.activation_bits = Some(self.bits);
-        pair
+        match (&draft.path, self.is_chat) {
+            (Some(path), true) => Pair::chat(&self.target, path),
+            (path, is_chat) => {
+                let (target, draft) = (Some((&self.target).into()), path.as_ref().map(Into::into));
+                Pair { paths: PairPaths { target, draft, ..PairPaths::default() }, is_chat }
+            }
+        }
     }
 }
 

@@ -165,17 +165,15 @@ impl<'b> Build<'b> {
             self.feed_forward(layer)?;
         }
         self.norm(&rows.hidden, &rows.final_hidden, &weights.norm, &weights.norm_bias)?;
-        let mut head = weights.head.as_ref().unwrap_or(&weights.embedding).clone();
-        if rows.trimmed.is_none() {
-            // The table may have more rows than the tokenizer has tokens.
-            head.outputs = config.vocab_size;
-        }
+        let head = weights.head.as_ref().unwrap_or(&weights.embedding).clone();
         let after = After { factor: block.logit_scale, cap: block.logit_softcap.unwrap_or(0.0), ..After::bias(&None) };
         let (buffer, stride) = match &rows.trimmed {
             Some(trimmed) => (&trimmed.logits, trimmed.stride),
             None => (&rows.logits, config.vocab_size),
         };
         let logits = Output { buffer, stride, first: 0 };
+        // The table may have more rows than the tokenizer has tokens.
+        let head = Matrix { outputs: stride, ..head };
         self.multiply(&head, Input { rows: &rows.final_hidden, norm: None }, logits, &after)?;
         Ok(without_logits)
     }

@@ -105,7 +105,8 @@ pub fn run(workspace: &Workspace, &BenchOptions { bench, form }: &BenchOptions) 
         Bench::Native => run.native(),
         Bench::Page => run.visits(),
         Bench::Texts => run.texts(),
-        Bench::Hostile | Bench::Serve | Bench::Soak => run.serving(),
+        Bench::Serve => run.serve(),
+        Bench::Hostile | Bench::Soak => run.serving(),
         Bench::Context => run.context(),
         Bench::Predictions => run.predictions(),
         Bench::Guesses | Bench::Schemes => run.program(&[]),
@@ -310,13 +311,16 @@ impl Run<'_> {
     /// The server is a process of its own.
     fn serving(&self) -> Result<()> {
         let binary = server::build(self.workspace)?;
-        process::run(self.command()?.arg(&self.folder).arg(&binary).args(self.form))?;
-        if self.bench == Bench::Serve {
-            let models = pair::smollm2(self.workspace, &binary, None)?;
-            let mut measure = self.command()?;
-            process::run(measure.arg(&self.folder).arg(&binary).arg("chat").args(models).args(self.form))?;
-        }
-        Ok(())
+        process::run(self.command()?.arg(&self.folder).arg(binary).args(self.form))
+    }
+
+    /// The built-in target, then SmolLM2 with the draft made for it.
+    fn serve(&self) -> Result<()> {
+        self.serving()?;
+        let binary = server::build(self.workspace)?;
+        let models = pair::smollm2(self.workspace, &binary, None)?;
+        let mut measure = self.command()?;
+        process::run(measure.arg(&self.folder).arg(&binary).arg("chat").args(models).args(self.form))
     }
 
     /// Criterion's group of the measurement's name.

@@ -289,14 +289,25 @@ fn every_round_fits_a_run() {
     assert!(schedule::most_rows(LEAST_BATCH_ROWS) >= rows);
 }
 
-/// A target whose runs take long, however many rows they have.
-struct Slow(CpuTarget);
+/// A target whose runs take a time, and more for each row.
+struct Slow {
+    target: CpuTarget,
+    run: Duration,
+    row: Duration,
+}
+
+impl Slow {
+    fn new(run_ms: u64, row_ms: u64) -> Self {
+        let [run, row] = [run_ms, row_ms].map(Duration::from_millis);
+        Self { target: CpuTarget::from(target()), run, row }
+    }
+}
 
 impl Backend for Slow {
     type Pages = <CpuTarget as Backend>::Pages;
 
     fn config(&self) -> &ModelConfig {
-        self.0.config()
+        self.target.config()
     }
 
     fn name(&self) -> &'static str {
@@ -304,16 +315,21 @@ impl Backend for Slow {
     }
 
     fn batching(&self) -> &'static str {
-        self.0.batching()
+        self.target.batching()
+    }
+
+    fn warms_up(&self) -> bool {
+        true
     }
 
     fn new_cache(&self) -> KvCache<Self::Pages> {
-        self.0.new_cache()
+        self.target.new_cache()
     }
 
     fn run(&mut self, chunks: &mut [Chunk<'_, Self::Pages>], rounds: &[Option<&Round>]) -> Result<Vec<Answer>, String> {
-        std::thread::sleep(Duration::from_millis(40));
-        self.0.run(chunks, rounds)
+        let rows = chunks.iter().map(|chunk| chunk.tokens.len() as u32).sum::<u32>();
+        std::thread::sleep(self.run + self.row * rows);
+        self.target.run(chunks, rounds)
     }
 }
 
@@ -321,7 +337,7 @@ impl Backend for Slow {
 /// turns for a run or two, then share all runs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_that_come_back_at_once_share_their_runs() {
-    let engine = Engine::start_with(Slow(CpuTarget::from(target())), EngineSettings::default()).unwrap();
+    let engine = Engine::start_with(Slow::new(40, 0), EngineSettings::default()).unwrap();
     let mut sessions = tokio::task::JoinSet::new();
     for session in 0..3u32 {
         let slot = engine.slot().unwrap();
@@ -337,44 +353,11 @@ async fn sessions_that_come_back_at_once_share_their_runs() {
     assert!(engine.load().runs <= 26, "{:?}", engine.load());
 }
 
-/// A target whose runs take 2 ms and 2 ms a row.
-struct Priced(CpuTarget);
-
-impl Backend for Priced {
-    type Pages = <CpuTarget as Backend>::Pages;
-
-    fn config(&self) -> &ModelConfig {
-        self.0.config()
-    }
-
-    fn name(&self) -> &'static str {
-        "priced"
-    }
-
-    fn batching(&self) -> &'static str {
-        self.0.batching()
-    }
-
-    fn warms_up(&self) -> bool {
-        true
-    }
-
-    fn new_cache(&self) -> KvCache<Self::Pages> {
-        self.0.new_cache()
-    }
-
-    fn run(&mut self, chunks: &mut [Chunk<'_, Self::Pages>], rounds: &[Option<&Round>]) -> Result<Vec<Answer>, String> {
-        let rows: u32 = chunks.iter().map(|chunk| chunk.tokens.len() as u32).sum();
-        std::thread::sleep(Duration::from_millis(2) * (1 + rows));
-        self.0.run(chunks, rounds)
-    }
-}
-
 /// Four guesses take twice as long as a pass without guesses: their price is two tokens before any text, not the
 /// quarter of one that they take of a usual model.
 #[test]
 fn rows_have_their_price_before_the_first_text() {
-    let engine = Engine::start_with(Priced(CpuTarget::from(target())), EngineSettings::default()).unwrap();
+    let engine = Engine::start_with(Slow::new(2, 2), EngineSettings::default()).unwrap();
     engine.warm_up();
     // A text of a token in each pass.
     engine.rates.ran(1, 1, 0, Duration::from_millis(4));

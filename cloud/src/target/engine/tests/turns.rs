@@ -15,7 +15,7 @@ const LONG: usize = 480;
 /// An engine whose runs take 40 ms, with memory for a number of tokens.
 fn slow_engine(tokens: usize) -> Engine {
     let settings = EngineSettings { kv_memory: memory_for(tokens), ..EngineSettings::default() };
-    Engine::start_with(Slow(CpuTarget::from(target())), settings).unwrap()
+    Engine::start_with(Slow::new(40, 0), settings).unwrap()
 }
 
 /// Requests a prompt of a client; returns the time at which it was answered.
