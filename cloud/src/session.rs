@@ -206,7 +206,12 @@ pub async fn run(
     mut stopping: watch::Receiver<bool>,
 ) {
     let detached_seconds = limits.detached.as_secs().try_into().unwrap_or(u32::MAX);
-    let admission = Admission { ticket: entry.ticket(), detached_seconds, refuses_evidence: !limits.evidence };
+    let admission = Admission {
+        ticket: entry.ticket(),
+        detached_seconds,
+        refuses_evidence: !limits.evidence,
+        pass_micros: slot.pass_micros(),
+    };
     let mut session = CloudSession::new(target, admission);
     let mut meter = SessionMeter::new(slot.metrics(), entry.address()).billing(entry.key_session());
     let mut wire = Some(wire);

@@ -105,6 +105,13 @@ impl EngineRates {
         move |guesses| if sessions.get() > SHARED { row * guesses as f64 } else { added(guesses) }
     }
 
+    /// Seconds of a run of a session alone, by its number of rows; 0 if nothing is known.
+    pub fn run(&self) -> impl Fn(usize) -> f64 + use<> {
+        let Measured { times, .. } = *self.measured();
+        let (one, added) = (times.one(), times.added());
+        move |rows| one + added(rows.saturating_sub(1))
+    }
+
     /// λ, the tokens per second of busy time; 0 if nothing is known.
     pub fn goodput(&self) -> f64 {
         self.measured().goodput.get().unwrap_or(0.0)

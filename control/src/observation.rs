@@ -15,6 +15,13 @@ pub enum Observation {
         /// Time of the target's pass.
         pass: Duration,
     },
+    /// Time of a pass, as the target measured it before the session.
+    Timed {
+        /// Number of rows, guesses and the one before them.
+        rows: usize,
+        /// Time of the pass alone, without the link.
+        took: Duration,
+    },
     /// Time of drafts that were made together.
     Drafted {
         /// Time from asking for their forward pass to its logits.

@@ -25,7 +25,7 @@ pub use self::{
     draft::Draft,
     errors::{ErrorCode, ErrorFrame},
     guesses::Guesses,
-    handshake::{Hello, PROTOCOL_VERSION, Resume, Ticket, Welcome},
+    handshake::{Hello, PASS_ROWS, PROTOCOL_VERSION, Resume, Ticket, Welcome},
     limits::Limits,
     request::{Prompt, Request, SamplingParameters},
     shape::{MAX_OPTIONS, Shape},

@@ -17,7 +17,7 @@ sys.dont_write_bytecode = True  # Before the other half is imported: no folder o
 
 from adaptive import Adaptive, Refused, need, subset
 
-VERSION = 7
+VERSION = 8
 MAX_FRAME = 2_097_152
 MAX_TOKEN_BITS = 8 * (MAX_FRAME - 64)
 FINISHES = ["none", "end of text", "max new tokens", "context full"]
@@ -304,6 +304,7 @@ def read_frame(data: bytes) -> dict[str, Any]:
         need(frame["max_draft"] <= 64, "too many drafts")
         need(frame["max_in_flight"] > 0, "no round in flight")
         frame |= {**read_ticket(reader), "detached_seconds": reader.varint()}
+        frame["pass_micros"] = [reader.varint() for _ in range(5)]
     elif kind == 0x02:
         frame = {"frame": "Prompt", "parameters": read_scheme(reader), **read_rule(reader), "max_in_flight": reader.uint(1)}
         need(frame["max_in_flight"] > 0, "no round in flight")

@@ -21,7 +21,7 @@ pub mod gateway;
 
 use std::{net::IpAddr, sync::Arc};
 
-use outrider_codec::frame::{ErrorCode, SamplingParameters};
+use outrider_codec::frame::{ErrorCode, PASS_ROWS, SamplingParameters};
 use outrider_speculation::{
     Forward,
     control::goodput::{Prices, RowCosts},
@@ -122,6 +122,14 @@ impl Target {
 }
 
 impl TargetSlot {
+    /// Microseconds of passes of [`PASS_ROWS`] rows; all 0 where they are not known, as those of an engine elsewhere.
+    pub(crate) fn pass_micros(&self) -> [u32; PASS_ROWS.len()] {
+        match self {
+            Self::Model(slot) => slot.engine().pass_micros(),
+            Self::Gateway(_) => Default::default(),
+        }
+    }
+
     /// Assigns the slot to a client; clients take turns.
     pub(crate) fn of(self, client: IpAddr) -> Self {
         match self {

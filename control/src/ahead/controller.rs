@@ -41,6 +41,8 @@ const SPARED: f64 = 1.05;
 const NEAR: f64 = 0.02;
 /// Seconds that a pass takes at least, whatever the target says: speeds are in passes.
 const SOME_TIME: f64 = 1e-6;
+/// Passes that a time which the target measured before the session counts for.
+const TIMED: usize = 8;
 /// Tokens of other modes after which most of what was measured of one is forgotten.
 const FORGET: f64 = 2048.0;
 /// Tokens of a segment, of a probe of a mode, of a probe without guesses, whose speed is no matter of luck, and of the
@@ -161,6 +163,9 @@ impl AheadController {
                     self.forget_modes();
                     self.choose();
                 }
+            }
+            Observation::Timed { rows, took } => {
+                (0..TIMED).for_each(|_| self.pass_times.observe(rows, took.as_secs_f64()));
             }
             Observation::Drafted { took, count } => self.drafts.observe(took.as_secs_f64(), count),
             Observation::Framed { took, drafts } => {

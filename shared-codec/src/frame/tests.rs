@@ -49,6 +49,7 @@ fn one_of_each() -> Vec<Frame> {
             eos_ids: vec![0, 200],
             ticket: TICKET,
             detached_seconds: 120,
+            pass_micros: [300, 310, 400, 600, 70_000],
         }),
         Frame::Resume(Resume { ticket: TICKET, attempt: 1, generation: 3, length: 300 }),
         Frame::Resume(Resume { ticket: TICKET, attempt: 1, generation: 0, length: 0 }),

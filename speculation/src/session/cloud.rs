@@ -14,7 +14,7 @@ use core::time::Duration;
 use std::{collections::VecDeque, sync::Arc};
 
 use outrider_codec::frame::{
-    Draft, ErrorCode, ErrorFrame, Frame, Guesses, Hello, Request, Resume, Shape, Ticket, Welcome,
+    Draft, ErrorCode, ErrorFrame, Frame, Guesses, Hello, PASS_ROWS, Request, Resume, Shape, Ticket, Welcome,
 };
 
 use crate::{
@@ -53,6 +53,8 @@ pub struct Admission {
     pub detached_seconds: u32,
     /// True to refuse generations that ask for evidence, which shows the target's whole distribution.
     pub refuses_evidence: bool,
+    /// Microseconds of passes of [`PASS_ROWS`] rows; all 0 if not known. Sent to the edge.
+    pub pass_micros: [u32; PASS_ROWS.len()],
 }
 
 /// An action for the driver.
@@ -371,13 +373,14 @@ impl CloudSession {
     }
 
     fn welcome(&mut self) {
-        let Admission { ticket, detached_seconds, .. } = self.admission;
+        let Admission { ticket, detached_seconds, pass_micros, .. } = self.admission;
         let welcome = Welcome {
             vocab_size: self.target.vocab_size,
             limits: self.target.limits,
             eos_ids: self.target.eos_ids.clone(),
             ticket,
             detached_seconds,
+            pass_micros,
         };
         self.outputs.push_back(CloudOutput::Send(Frame::Welcome(welcome).encode()));
     }

@@ -107,6 +107,7 @@ fn frame_value(frame: &Frame) -> Value {
             "session": hex(&welcome.ticket.id),
             "secret": hex(&welcome.ticket.secret),
             "detached_seconds": welcome.detached_seconds,
+            "pass_micros": welcome.pass_micros,
         }),
         Frame::Resume(resume) => json!({
             "session": hex(&resume.ticket.id),

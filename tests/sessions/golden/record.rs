@@ -77,7 +77,7 @@ pub fn make() -> Vec<(&'static str, Value)> {
 fn rules() -> Vec<Value> {
     let adaptive = SchemeParameters::KSqs { support_size: 6, lattice_resolution: 20, code: ADAPTIVE };
     let speculation = Speculation::new(adaptive, 3);
-    let mut sessions: Vec<Value> = [("chow", 0.6), ("token-v1", 0.2), ("lossy", 0.3), ("bild", 2.4), ("diff", -0.25)]
+    let mut sessions: Vec<Value> = [("chow", 0.6), ("token-v1", 0.2), ("lossy", 0.3), ("bild", 2.0), ("diff", -0.25)]
         .map(|(name, parameter)| {
             let rule = Rule::new(name, parameter).unwrap();
             let explain = name == "bild";
@@ -263,6 +263,7 @@ fn one_of_each() -> Value {
             eos_ids: vec![0, 200],
             ticket,
             detached_seconds: 120,
+            pass_micros: [9_300, 9_301, 11_000, 16_383, 16_384],
         }),
         Frame::Welcome(Welcome {
             vocab_size: 1,
@@ -270,6 +271,7 @@ fn one_of_each() -> Value {
             eos_ids: vec![],
             ticket: Ticket::default(),
             detached_seconds: u32::MAX,
+            pass_micros: [0, 0, 0, 0, u32::MAX],
         }),
         Frame::Resume(Resume { ticket, attempt: 1, generation: 3, length: 300 }),
         Frame::Resume(Resume { ticket: Ticket::default(), attempt: u32::MAX, generation: 0, length: u32::MAX }),
@@ -362,10 +364,10 @@ fn malformed() -> Value {
         b"\x01OUTR\x03\x00",
         b"\x08HTTP",
         b"\x08OUTR\x03\x00",
-        b"\x08OUTR\x07\x00",
+        b"\x08OUTR\x08\x00",
         b"\x81\x01\x00",
-        &[&[0x81, 7, 0, 1, 0, 0, 0, 1, 0, 0, 0, 65, 1, 0, 0, 0][..], &[7; 32], &[0]].concat(),
-        &[&[0x81, 7, 0, 1, 0, 0, 0, 1, 0, 0, 0, 64, 0, 0, 0, 0][..], &[7; 32], &[0]].concat(),
+        &[&[0x81, 8, 0, 1, 0, 0, 0, 1, 0, 0, 0, 65, 1, 0, 0, 0][..], &[7; 32], &[0]].concat(),
+        &[&[0x81, 8, 0, 1, 0, 0, 0, 1, 0, 0, 0, 64, 0, 0, 0, 0][..], &[7; 32], &[0]].concat(),
         &[0x0f, 0],
         // Varints: zero, overlong, too large, cut.
         &[0x05, 0],

@@ -10,7 +10,7 @@ use std::{
     time::Instant,
 };
 
-use outrider_codec::frame::SamplingParameters;
+use outrider_codec::frame::{PASS_ROWS, SamplingParameters};
 use outrider_control::engine_rates::EngineRates;
 use outrider_models::PageSource;
 use outrider_speculation::{
@@ -187,6 +187,12 @@ impl Engine {
     /// Metrics of the engine and its sessions.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    /// Microseconds of a session's passes of [`PASS_ROWS`] rows; all 0 before any was timed.
+    pub(crate) fn pass_micros(&self) -> [u32; PASS_ROWS.len()] {
+        let seconds = self.rates.run();
+        PASS_ROWS.map(|rows| (seconds(rows.into()) * 1e6) as u32)
     }
 
     /// Load of the engine, and its work so far.

@@ -358,7 +358,11 @@ async fn sessions_that_come_back_at_once_share_their_runs() {
 #[test]
 fn rows_have_their_price_before_the_first_text() {
     let engine = Engine::start_with(Slow::new(2, 2), EngineSettings::default()).unwrap();
+    assert_eq!(engine.pass_micros(), [0; 5]);
     engine.warm_up();
+    // An edge hears the same with its Welcome.
+    let [one, .., eight, _] = engine.pass_micros();
+    assert!(one >= 1000 && eight > 2 * one, "{one}, {eight}");
     // A text of a token in each pass.
     engine.rates.ran(1, 1, 0, Duration::from_millis(4));
     engine.rates.wrote(1);

@@ -398,6 +398,24 @@ fn groups_are_as_large_as_rows_are_cheap() {
     assert!(groups[0] > groups[1], "{groups:?}");
 }
 
+/// The target has measured its passes before the session: rows have their price with the first text, and it outweighs
+/// the assumed one. A pass that takes longer meanwhile is one of many.
+#[test]
+fn rows_are_priced_by_the_targets_own_times_at_first() {
+    for row_cost in [0.01, 0.3] {
+        let mut pace = AheadController::new(None);
+        for rows in [1, 2, 4, 8, 16] {
+            let took = (10 * MS).mul_f64(1.0 + row_cost * (rows - 1) as f64);
+            pace.observe(Observation::Timed { rows, took });
+        }
+        let price = pace.rows().all(4) / 4.0;
+        assert!((price / row_cost - 1.0).abs() < 0.15 && pace.pass().is_none(), "{price}");
+        pace.passed(20 * MS, 0, Some(0));
+        let later = pace.rows().all(4) / 4.0;
+        assert!((later - price).abs() < 0.05, "{price}, {later}");
+    }
+}
+
 /// Guesses after a wrong one arrive 4 ms later than drafts of 1 ms and the link take: waiting loses that time with
 /// each, and not waiting is then as fast.
 #[test]

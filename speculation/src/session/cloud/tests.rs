@@ -24,8 +24,12 @@ mod resume;
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
 const V: u32 = 8;
-const ADMISSION: Admission =
-    Admission { ticket: Ticket { id: [1; 16], secret: [2; 16] }, detached_seconds: 120, refuses_evidence: false };
+const ADMISSION: Admission = Admission {
+    ticket: Ticket { id: [1; 16], secret: [2; 16] },
+    detached_seconds: 120,
+    refuses_evidence: false,
+    pass_micros: [8, 9, 10, 14, 20],
+};
 const SCHEME: SchemeParameters =
     SchemeParameters::KSqs { support_size: 2, lattice_resolution: 10, code: Code::Enumerative };
 
@@ -71,6 +75,7 @@ fn resumes(session: &mut CloudSession, generation: u32, length: u32) -> Vec<Fram
     assert!(session.resume(&Resume { attempt, ..late }));
     let Frame::Welcome(welcome) = sent(session) else { panic!("no Welcome") };
     assert_eq!((welcome.ticket, welcome.detached_seconds), (ADMISSION.ticket, 120));
+    assert_eq!(welcome.pass_micros, ADMISSION.pass_micros);
     let mut frames = Vec::new();
     while let Some(CloudOutput::Send(bytes)) = session.outputs.pop_front() {
         frames.push(Frame::decode(&bytes).unwrap());

@@ -120,10 +120,7 @@ impl Guessing {
         lessons: &mut Lessons,
     ) -> Result<Self, ParameterError> {
         let scheme = Scheme::new(SchemeParameters::Coupled, ends.draft.vocab_size)?;
-        let mut controller = lessons.ahead.take().unwrap_or_else(|| AheadController::new(ahead.fixed));
-        if let Some(handshake) = lessons.handshake.take() {
-            controller.observe(Observation::Handshake(handshake));
-        }
+        let mut controller = lessons.controller(ahead.fixed, ends.server);
         let goal = if ends.server.limits.fewest_passes { Goal::Passes } else { ahead.goal };
         controller.next_generation(ahead.fixed, goal, !ends.server.limits.own_draws);
         Ok(Self {

@@ -7,7 +7,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use outrider_codec::{
-    frame::{MAX_DRAFT_TOKENS, SamplingParameters, Welcome},
+    frame::{MAX_DRAFT_TOKENS, PASS_ROWS, SamplingParameters, Welcome},
     scheme::SchemeParameters,
 };
 
@@ -17,6 +17,8 @@ use crate::{
         ahead::AheadController,
         calibration::Calibration,
         lookup_rates::LookupRates,
+        observation::Observation,
+        plan::Schedule,
         rounds::{Bonus, ControlParameters, RoundController},
     },
     draft::{Passages, conformal::Conformal, gate::Gate},
@@ -35,6 +37,24 @@ pub(super) struct Lessons {
     /// Time of the last handshake, until a generation has learned it.
     pub(super) handshake: Option<Duration>,
     pub(super) thresholds: Thresholds,
+}
+
+impl Lessons {
+    /// Takes the controller of guesses as the last text left it. A new one begins with the server's times of passes.
+    pub(super) fn controller(&mut self, fixed: Option<Schedule>, server: &Welcome) -> AheadController {
+        let mut controller = self.ahead.take().unwrap_or_else(|| {
+            let mut new = AheadController::new(fixed);
+            for (rows, micros) in PASS_ROWS.into_iter().zip(server.pass_micros).filter(|&(_, micros)| micros > 0) {
+                let took = Duration::from_micros(micros.into());
+                new.observe(Observation::Timed { rows: rows.into(), took });
+            }
+            new
+        });
+        if let Some(handshake) = self.handshake.take() {
+            controller.observe(Observation::Handshake(handshake));
+        }
+        controller
+    }
 }
 
 /// C-SQS's threshold as the last generation that had one left it; with the same parameters the next goes on from there.
@@ -96,5 +116,40 @@ impl Circumstances {
         };
         let Speculation { scheme, rule, gate, .. } = *speculation;
         Self { control, scheme, rule, gate, sampling }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use outrider_codec::frame::{Limits, Ticket};
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    use super::*;
+
+    /// A row costs a third of a pass, as the server says. Another Welcome changes nothing that was measured since.
+    #[test]
+    fn the_first_text_knows_what_rows_cost() {
+        let welcome = |pass_micros| Welcome {
+            vocab_size: 4,
+            limits: Limits::rounds(16, 4),
+            eos_ids: Vec::new(),
+            ticket: Ticket::default(),
+            detached_seconds: 120,
+            pass_micros,
+        };
+        let row_cost = |controller: &mut AheadController| {
+            let took = Duration::from_millis(9);
+            controller.observe(Observation::FirstToken { after: 2 * took, pass: took });
+            controller.observe(Observation::Drafted { took: took / 9, count: 1 });
+            controller.observe(Observation::Passed { took, accepted: 0, at_hand: None });
+            controller.conditions().unwrap().rows.all(3) / 3.0
+        };
+        let mut lessons = Lessons::default();
+        let mut controller = lessons.controller(None, &welcome([9000, 12_000, 18_000, 30_000, 54_000]));
+        assert!((row_cost(&mut controller) - 0.333).abs() < 0.04);
+        lessons.ahead = Some(controller);
+        assert!((row_cost(&mut lessons.controller(None, &welcome([9000; 5]))) - 0.333).abs() < 0.04);
+        assert!(row_cost(&mut Lessons::default().controller(None, &welcome([0; 5]))) < 0.2);
     }
 }

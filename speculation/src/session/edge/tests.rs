@@ -41,7 +41,7 @@ fn welcome(context_length: u32) -> Welcome {
 }
 
 fn granted(limits: Limits) -> Welcome {
-    Welcome { vocab_size: V, limits, eos_ids: vec![7], ticket: TICKET, detached_seconds: 120 }
+    Welcome { vocab_size: V, limits, eos_ids: vec![7], ticket: TICKET, detached_seconds: 120, pass_micros: [0; 5] }
 }
 
 fn draft_info() -> DraftInfo {

@@ -124,6 +124,7 @@ impl World {
             eos_ids: vec![7],
             ticket: TICKET,
             detached_seconds: 120,
+            pass_micros: [0; 5],
         }));
     }
 
