@@ -19,7 +19,7 @@ import urllib.parse
 import urllib.request
 
 SEED, MAX_NEW_TOKENS, DRAFTS = 1, 96, 4
-VERSION, COUPLED, EXACT = 7, 7, 0
+VERSION, COUPLED, EXACT = 8, 7, 0
 
 
 class Socket:
