@@ -168,8 +168,8 @@ fn package(workspace: &Workspace) -> Result<()> {
     let manifest = |package: &&str| ["--package".to_owned(), format!("outrider-{package}")];
     let packages = ["codec", "control", "speculation", "models", "webgpu", "edge"];
     let packages = packages.iter().flat_map(manifest);
-    // Their code has just been compiled and tested.
-    process::run(workspace.cargo("publish").args(["--dry-run", "--no-verify", "--allow-dirty"]).args(packages))?;
+    // Each is compiled from what it packs.
+    process::run(workspace.cargo("publish").args(["--dry-run", "--allow-dirty"]).args(packages))?;
     process::run(workspace.cargo("check").args(["--release", "--package=outrider-models", "--no-default-features"]))?;
     process::run(workspace.cargo_without_candle("test").args(["--features=outrider-cloud/otel", "--test=traces"]))
 }
