@@ -156,7 +156,7 @@ fn made_up(pair: &Pair, input: &mut Unstructured<'_>) -> Result<Frame> {
             eos_ids: choose::ids(input, 2, vocab_size)?,
             ticket: Ticket::default(),
             detached_seconds: 120,
-            pass_micros: [300, 310, 400, 600, 70_000],
+            pass_micros: input.arbitrary()?,
         }),
         kind => {
             let next = match kind % 4 {
