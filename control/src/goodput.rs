@@ -120,11 +120,16 @@ pub struct CandidateRates {
 
 impl Default for CandidateRates {
     fn default() -> Self {
-        Self { first: Mean::exponential(ACCEPTANCE_PRIOR, WEIGHT), second: Mean::exponential(SECOND_PRIOR, WEIGHT) }
+        Self::new([ACCEPTANCE_PRIOR, SECOND_PRIOR])
     }
 }
 
 impl CandidateRates {
+    /// Rates that are expected before any guess.
+    pub(crate) const fn new([first, second]: [f64; 2]) -> Self {
+        Self { first: Mean::exponential(first, WEIGHT), second: Mean::exponential(second, WEIGHT) }
+    }
+
     /// Counts the candidates for a position; `right` is the rank of the right one, if any was.
     pub fn observe(&mut self, candidates: usize, right: Option<usize>) {
         for (rate, which) in [&mut self.first, &mut self.second].into_iter().zip(0..candidates) {

@@ -1,6 +1,11 @@
 //! JavaScript interface of the edge.
 
-use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_channel::{mpsc::UnboundedSender, oneshot};
 use futures_util::FutureExt;
@@ -51,6 +56,8 @@ struct Shared {
     links: Links,
     /// Texts of the page in which guesses are looked up.
     passages: RefCell<Arc<Passages>>,
+    /// Acceptance in the last text or in an earlier visit, by which a new session plans its first text.
+    acceptance: Cell<Option<[f64; 2]>>,
 }
 
 #[wasm_bindgen]
@@ -142,6 +149,21 @@ impl Edge {
         Ok(to_js(&info)?)
     }
 
+    /// Acceptance for [`expect_acceptance`](Self::expect_acceptance) of a later visit with the same models: how many of
+    /// a hundred first and second candidates were right; undefined before any text.
+    #[must_use]
+    pub fn acceptance(&self) -> Option<Vec<u8>> {
+        let percent = |share: f64| (100.0 * share).round() as u8;
+        Some(self.shared.acceptance.get()?.map(percent).to_vec())
+    }
+
+    /// Plans first texts by the [`acceptance`](Self::acceptance) of an earlier visit. Other bytes change nothing.
+    pub fn expect_acceptance(&self, kept: &[u8]) {
+        if let Ok(percent) = <[u8; 2]>::try_from(kept) {
+            self.shared.acceptance.set(Some(percent.map(|percent| f64::from(percent) / 100.0)));
+        }
+    }
+
     /// Sets rates and delay of the emulated link for subsequent bytes.
     pub fn set_link(&self, link: JsValue) -> Result<(), JsValue> {
         let link: LinkOptions = serde_wasm_bindgen::from_value(link)
@@ -178,6 +200,9 @@ impl Edge {
         connection.set_offline_tokens(offline_tokens);
         connection.set_shaping(request.shaping.clone(), committed.len());
         connection.set_passages(self.shared.passages.borrow().clone());
+        if let Some(acceptance) = self.shared.acceptance.get() {
+            connection.expect_acceptance(acceptance);
+        }
         let (stop, stopped) = oneshot::channel();
         *self.stop.borrow_mut() = Some(stop);
 
@@ -224,6 +249,7 @@ impl Edge {
             call(&on_line, &event);
         };
         let result = connection.generate(start, &settings, stop, tell).await;
+        self.shared.acceptance.set(connection.session().acceptance().or(self.shared.acceptance.get()));
         let statistics = connection.session().statistics().report();
         let rest = writing.finish();
         if !(rest.tokens.is_empty() && rest.pieces.is_empty()) {
@@ -326,6 +352,7 @@ impl Edge {
             chat,
             links: Links::unlimited(),
             passages: RefCell::default(),
+            acceptance: Cell::new(None),
         }))
     }
 

@@ -42,6 +42,15 @@ test('the text is that of the server alone, and guesses come in time at some lin
   }
   expect(inTime).toBeGreaterThan(0);
   for (const origin of origins) expect(['accepted', 'late', 'cloud']).toContain(origin);
+  // By how many of a hundred guesses were right the first text of a later visit is planned.
+  const kept = await demo.page.evaluate(async () => {
+    const cache = await caches.open('outrider');
+    const [key] = (await cache.keys()).filter(({ url }) => new URL(url).searchParams.has('acceptance'));
+    const answer = key && (await cache.match(key));
+    return answer && [...new Uint8Array(await answer.arrayBuffer())];
+  });
+  expect(kept).toHaveLength(2);
+  for (const percent of kept!) expect(percent).toBeLessThanOrEqual(100);
 });
 
 test('automatic is ahead by default, rounds where the rule is lossy, and the page says which', async ({

@@ -16,7 +16,7 @@ use super::{
     trip::RoundTrip,
 };
 use crate::{
-    goodput::{CandidateRates, RowCosts},
+    goodput::{ACCEPTANCE_PRIOR, CandidateRates, RowCosts},
     measure::{Mean, Recent},
     observation::{Answer, Observation},
     pass_times::PassTimes,
@@ -132,8 +132,14 @@ impl AheadController {
             frames: Recent::default(),
             reaction: Mean::exponential(0.0, WEIGHT),
             rates: CandidateRates::default(),
-            steady_rate: steady_rate(),
+            steady_rate: steady_rate(ACCEPTANCE_PRIOR),
         }
+    }
+
+    /// Begins with the acceptance that an earlier controller had in place of a usual draft's.
+    pub fn expect(&mut self, [first, second]: [f64; 2]) {
+        self.steady_rate = steady_rate(first);
+        self.rates = CandidateRates::new([first, second]);
     }
 
     /// Begins another generation; measurements of the ends and the link stay. A target that does not hold its passes is
@@ -234,6 +240,12 @@ impl AheadController {
     /// Seconds of a single draft and of each further one that is made with it; `None` before any was timed.
     pub fn draft(&self) -> Option<(f64, f64)> {
         self.drafts.get()
+    }
+
+    /// Acceptance to [`expect`](Self::expect) of the same models: shares of first candidates that were right, over a
+    /// longer time, and of second ones.
+    pub fn acceptance(&self) -> [f64; 2] {
+        [self.steady_rate.get(), self.rates.second.get()]
     }
 
     /// Recent shares of first and second candidates that were right.

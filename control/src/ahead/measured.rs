@@ -4,7 +4,6 @@ use core::time::Duration;
 
 use super::goal::Outcome;
 use crate::{
-    goodput::ACCEPTANCE_PRIOR,
     measure::{Mean, Recent},
     plan::Schedule,
 };
@@ -65,8 +64,8 @@ pub(super) struct DraftTimes {
 
 /// The share of guesses that are right, over about the last [`STEADY`]. Promises grow faster than it does: by a rate
 /// that follows a dozen guesses they promise too much on the whole, and guesses rest after unlucky ones.
-pub(super) const fn steady_rate() -> Mean {
-    Mean::new(ACCEPTANCE_PRIOR, ASSUMED, STEADY)
+pub(super) const fn steady_rate(prior: f64) -> Mean {
+    Mean::new(prior, ASSUMED, STEADY)
 }
 
 impl DraftTimes {

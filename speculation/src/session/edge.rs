@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use outrider_codec::frame::{ErrorCode, ErrorFrame, Frame, Hello, Shape, Welcome};
 
-use crate::{Chosen, Forward, draft::Passages, study::statistics::Statistics};
+use crate::{Chosen, Forward, control::ahead::AheadController, draft::Passages, study::statistics::Statistics};
 
 mod ahead_record;
 mod begin;
@@ -152,6 +152,17 @@ impl EdgeSession {
     /// them reaches the server.
     pub fn set_passages(&mut self, passages: Arc<Passages>) {
         self.lessons.passages = passages;
+    }
+
+    /// Shares of the guesses ahead of texts that were right, of first and of second candidates; `None` before any text.
+    pub fn acceptance(&self) -> Option<[f64; 2]> {
+        self.lessons.ahead.as_ref().map(AheadController::acceptance)
+    }
+
+    /// Plans the first text by the [`acceptance`](Self::acceptance) of an earlier session with the same models. A
+    /// session that has written a text goes by its own.
+    pub fn expect_acceptance(&mut self, acceptance: [f64; 2]) {
+        self.lessons.expected = Some(acceptance.map(|share| share.clamp(0.01, 0.99)));
     }
 
     /// Changes the target's logits from the next generation on; `None` for no change. `answered` is the number of the

@@ -268,6 +268,10 @@ export interface Edge {
   ): SessionInfo;
   /** The server's last Welcome, without the session's secret. */
   welcome(): Uint8Array | undefined;
+  /** Acceptance of the last text in bytes, for `expect_acceptance` of a later visit; undefined before any text. */
+  acceptance(): Uint8Array | undefined;
+  /** Plans first texts by the acceptance of an earlier visit. */
+  expect_acceptance(kept: Uint8Array): void;
   set_link(link: Link): void;
   generate(
     request: Omit<GenerateRequest, 'seed'> & { seed: number | bigint },

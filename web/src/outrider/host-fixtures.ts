@@ -38,12 +38,15 @@ export async function loaded(
     gpu = null,
     offline = false,
     welcome = null,
+    acceptance = null,
   }: {
     wanted?: EngineRequest['engine'];
     gpu?: GpuHandle | Error | null;
     offline?: boolean;
     /** The Welcome that an earlier visit has kept. */
     welcome?: Uint8Array | null;
+    /** The acceptance that an earlier visit has kept. */
+    acceptance?: Uint8Array | null;
   } = {},
 ) {
   const posts: FromWorker[] = [];
@@ -62,6 +65,8 @@ export async function loaded(
     connect,
     connect_later: vi.fn(() => session),
     welcome: () => new Uint8Array([7]),
+    acceptance: () => undefined,
+    expect_acceptance: vi.fn(),
     set_link: vi.fn(),
     generate: () => Promise.resolve(done),
     tokenize: (prompt) => Uint32Array.of(prompt.length),
@@ -104,7 +109,7 @@ export async function loaded(
       this.chunks.push([...chunk]);
     }
   }
-  const [keepWelcome, allowOffline] = [vi.fn(), vi.fn()];
+  const [keepBytes, allowOffline] = [vi.fn(), vi.fn()];
   const host = new EdgeHost({
     post: (message) => posts.push(message),
     exit,
@@ -118,8 +123,8 @@ export async function loaded(
     download: () => Promise.resolve(new Uint8Array()),
     downloadInto,
     downloadOptional: (url: string) => Promise.resolve({ h: heads, c: chat }[url] ?? null),
-    keepWelcome,
-    keptWelcome: () => Promise.resolve(welcome),
+    keepBytes,
+    keptBytes: (url) => Promise.resolve(url.includes('acceptance') ? acceptance : welcome),
     allowOffline,
   });
   const sources = {
@@ -154,7 +159,7 @@ export async function loaded(
     loaders,
     sources,
     ignoreSettings,
-    keepWelcome,
+    keepBytes,
     allowOffline,
   };
 }

@@ -17,11 +17,11 @@ test('without its server the engine is loaded with the Welcome of an earlier vis
 });
 
 test('a server that answers is taken, and its Welcome kept', async () => {
-  const { posts, edge, keepWelcome } = await loaded({}, null, undefined, null, options);
+  const { posts, edge, keepBytes } = await loaded({}, null, undefined, null, options);
   expect(posts.at(-1)).toMatchObject({ type: 'loaded', offline: false });
   expect(edge.connect_later).not.toHaveBeenCalled();
-  expect(keepWelcome).toHaveBeenCalledExactlyOnceWith('ws://s', Uint8Array.of(7));
-  expect((await loaded({})).keepWelcome).not.toHaveBeenCalled();
+  expect(keepBytes).toHaveBeenCalledExactlyOnceWith('ws://s', Uint8Array.of(7));
+  expect((await loaded({})).keepBytes).not.toHaveBeenCalled();
 });
 
 test('a load fails where offline is not wanted, nothing is kept, or the server refuses', async () => {

@@ -1,6 +1,6 @@
 import { expect, test, vi } from 'vitest';
 import type { Edge, Summary } from './edge.js';
-import { coded, continuation, done, loaded, request } from './host-fixtures.js';
+import { answer, coded, continuation, done, loaded, request } from './host-fixtures.js';
 
 /** An engine whose texts end by hand, with a session for each edge. */
 function severalTexts() {
@@ -84,4 +84,16 @@ test('a session beside the first is closed once it has been idle', async () => {
   await vi.advanceTimersByTimeAsync(2_000);
   expect(closed).toEqual(['beside 1']);
   vi.useRealTimers();
+});
+
+test('the acceptance of a visit is kept after a text, and the next visit begins with it', async () => {
+  const learned = Uint8Array.of(42, 11);
+  const { host, posts, edge, keepBytes } = await loaded({ acceptance: () => learned });
+  expect(edge.expect_acceptance).not.toHaveBeenCalled();
+  host.receive({ type: 'generate', id: 1, request, continuation });
+  await answer(posts);
+  // The draft model of the fixture has one byte.
+  expect(keepBytes).toHaveBeenCalledExactlyOnceWith('ws://s/?acceptance=1', learned);
+  const later = await loaded({}, null, undefined, null, { acceptance: learned });
+  expect(later.edge.expect_acceptance).toHaveBeenCalledExactlyOnceWith(learned);
 });

@@ -19,8 +19,11 @@ export interface SessionSettings {
   post(message: FromWorker): void;
   /** Reports the engine after a text: a GPU may be lost while it drafts. */
   tellEngine(edge: Edge): void;
-  keepWelcome(url: string, welcome: Uint8Array): void;
-  keptWelcome(url: string): Promise<Uint8Array | null>;
+  /** Keeps the Welcome of the session at an address. */
+  keepBytes(url: string, welcome: Uint8Array): void;
+  keptBytes(url: string): Promise<Uint8Array | null>;
+  /** Keeps the acceptance after a text. */
+  keepAcceptance(edge: Edge): void;
 }
 
 /** A request of the page for a text. */
@@ -102,7 +105,7 @@ export class HostSession {
   }
 
   async #write({ id, request, continuation }: Asked, mayRefuse: boolean): Promise<boolean> {
-    const { post, tellEngine } = this.#settings;
+    const { post, tellEngine, keepAcceptance } = this.#settings;
     const edge = this.#edge;
     let cancel = (): void => {};
     const cancelled = new Promise<'cancelled'>((resolve) => (cancel = () => resolve('cancelled')));
@@ -160,6 +163,7 @@ export class HostSession {
       this.#running = null;
       this.#usedAt = Date.now();
       tellEngine(edge);
+      keepAcceptance(edge);
       post({ type: 'done', id, summary });
     } catch (thrown) {
       guesses.clear();
@@ -187,9 +191,9 @@ export class HostSession {
   }
 
   async #connectOnce(mayBeOffline: boolean): Promise<SessionInfo> {
-    const { url, askForToken: token, connectTimeoutMs, keptWelcome, keepWelcome } = this.#settings;
+    const { url, askForToken: token, connectTimeoutMs, keptBytes, keepBytes } = this.#settings;
     const [edge, claim] = [this.#edge, this.#claim];
-    const kept = mayBeOffline ? await keptWelcome(url) : null;
+    const kept = mayBeOffline ? await keptBytes(url) : null;
     const longest = kept ? Math.min(connectTimeoutMs, AWAY_MS) : connectTimeoutMs;
     const { host } = new URL(url);
     const late = new OutriderError(
@@ -201,7 +205,7 @@ export class HostSession {
       session = await within(longest, edge.connect(url, token, claim), late);
       this.#isOffline = false;
       const welcome = edge.welcome();
-      if (this.#settings.mayBeOffline && welcome) keepWelcome(url, welcome);
+      if (this.#settings.mayBeOffline && welcome) keepBytes(url, welcome);
     } catch (error) {
       if (!kept || describe(error).code !== 'connection-failed') throw error;
       session = edge.connect_later(url, token, claim, kept);

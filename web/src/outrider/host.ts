@@ -27,9 +27,9 @@ export interface Surroundings {
   ): Promise<void>;
   /** Fetches a file; null if it does not exist. */
   downloadOptional(url: string, headers: RequestHeaders): Promise<Uint8Array | null>;
-  /** Keeps the Welcome of the session at an address for a start without its server. */
-  keepWelcome(url: string, welcome: Uint8Array): void;
-  keptWelcome(url: string): Promise<Uint8Array | null>;
+  /** Keeps bytes for a later visit: the Welcome of a session under its address, and its acceptance. */
+  keepBytes(url: string, bytes: Uint8Array): void;
+  keptBytes(url: string): Promise<Uint8Array | null>;
   /** Lets downloads give what an earlier visit has kept where the server cannot be reached. */
   allowOffline(): void;
 }
@@ -115,7 +115,7 @@ export class EdgeHost {
   }
 
   async #load({ engine: request, sources, connectTimeoutMs, offline, claim }: LoadMessage): Promise<void> {
-    const { post, keepWelcome, keptWelcome } = this.#around;
+    const { post, keepBytes, keptBytes } = this.#around;
     const { headers = {} } = sources;
     try {
       const loading = this.#around.loadEngine(request);
@@ -143,18 +143,24 @@ export class EdgeHost {
       if (this.#link) edge.set_link(this.#link);
       for (const message of this.#early.splice(0)) this.#applyContext(edge, message);
       this.#edge = edge;
+      const acceptanceAt = acceptanceAddress(sources.session, edge);
+      const expecting = keptBytes(acceptanceAt).then((kept) => kept && edge.expect_acceptance(kept));
       const first = new HostSession(
         edge,
         {
-          ...{ url: sources.session, connectTimeoutMs, mayBeOffline: offline, post, keepWelcome, keptWelcome },
+          ...{ url: sources.session, connectTimeoutMs, mayBeOffline: offline, post, keepBytes, keptBytes },
           askForToken: sources.wantsToken ? () => this.#askForToken() : undefined,
           tellEngine: (edge) => this.#tellEngine(edge),
+          keepAcceptance: (edge) => {
+            const acceptance = edge.acceptance();
+            if (acceptance) keepBytes(acceptanceAt, acceptance);
+          },
         },
         claim,
       );
       this.#sessions = [first];
       post({ type: 'progress', progress: { stage: 'connect' } });
-      const session = await first.connect(offline);
+      const [session] = await Promise.all([first.connect(offline), expecting]);
       this.#started = engine.info;
       const { engine: kind, declined, ...model } = edge.info();
       this.#kind = kind;
@@ -254,6 +260,13 @@ export class EdgeHost {
 
 /** The number of tokens at the end of a prompt in which the server looks for opened reasoning. */
 const TAIL = 16;
+
+/** Address under which the acceptance of a draft model at a server is kept; the file's size stands for the model. */
+function acceptanceAddress(session: string, edge: Edge): string {
+  const url = new URL(session);
+  url.searchParams.set('acceptance', String(edge.info().weightBytes));
+  return url.href;
+}
 
 function answerTo(question: Question, edge: Edge): Answer {
   if (question.about === 'text') return edge.detokenize(Uint32Array.from(question.ids));

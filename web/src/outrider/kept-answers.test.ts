@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { confirmingFetch, forgetAnswers, keepingFetch, keepWelcome, keptWelcome } from './kept-answers.js';
+import { confirmingFetch, forgetAnswers, keepingFetch, keepBytes, keptBytes } from './kept-answers.js';
 
 /** The caches of an origin, as far as they are used. */
 function fakeCaches() {
@@ -88,12 +88,12 @@ test('a server that swallows requests is away after five seconds, if its answer 
 });
 
 test('a Welcome is kept for each address, and a browser without a cache keeps nothing', async () => {
-  keepWelcome('wss://example.org/session', Uint8Array.of(1, 2));
+  keepBytes('wss://example.org/session', Uint8Array.of(1, 2));
   await settle();
-  expect(await keptWelcome('wss://example.org/session')).toEqual(Uint8Array.of(1, 2));
-  expect(await keptWelcome('wss://example.org/session?model=m')).toBeNull();
+  expect(await keptBytes('wss://example.org/session')).toEqual(Uint8Array.of(1, 2));
+  expect(await keptBytes('wss://example.org/session?model=m')).toBeNull();
   vi.stubGlobal('caches', undefined);
-  keepWelcome('wss://example.org/session', Uint8Array.of(1));
-  expect(await keptWelcome('wss://example.org/session')).toBeNull();
+  keepBytes('wss://example.org/session', Uint8Array.of(1));
+  expect(await keptBytes('wss://example.org/session')).toBeNull();
   await forgetAnswers();
 });

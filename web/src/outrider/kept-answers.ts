@@ -70,13 +70,13 @@ export function confirmingFetch(request: typeof fetch): typeof fetch {
   };
 }
 
-/** Keeps the Welcome of the session at an address. */
-export function keepWelcome(url: string, welcome: Uint8Array): void {
-  void keep(url, new Response(welcome as Uint8Array<ArrayBuffer>));
+/** Keeps bytes under an address: the Welcome of a session, or its acceptance. */
+export function keepBytes(url: string, bytes: Uint8Array): void {
+  void keep(url, new Response(bytes as Uint8Array<ArrayBuffer>));
 }
 
-/** The kept Welcome of the session at an address; null without one. */
-export async function keptWelcome(url: string): Promise<Uint8Array | null> {
+/** The bytes that are kept under an address; null without any. */
+export async function keptBytes(url: string): Promise<Uint8Array | null> {
   const kept = await matching(url);
   return kept ? new Uint8Array(await kept.arrayBuffer()) : null;
 }

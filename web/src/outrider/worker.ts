@@ -10,7 +10,7 @@ import { runThread, startEngine } from './engine.js';
 import type { EngineModule, FromThread, RunningEngine, ThreadStart } from './engine.js';
 import { describe } from './errors.js';
 import { EdgeHost } from './host.js';
-import { confirmingFetch, keepingFetch, keepWelcome, keptWelcome } from './kept-answers.js';
+import { confirmingFetch, keepingFetch, keepBytes, keptBytes } from './kept-answers.js';
 import { compileModule } from './module.js';
 import { fetchWith } from './requests.js';
 import { keptFile } from './store.js';
@@ -74,8 +74,8 @@ const host = new EdgeHost({
     }
   },
   downloadOptional: (url, headers) => downloadOptional(url, kept(fetchWith(headers))),
-  keepWelcome,
-  keptWelcome,
+  keepBytes,
+  keptBytes,
   allowOffline: () => void ([kept, confirmed] = [keepingFetch, confirmingFetch]),
 });
 

@@ -34,19 +34,25 @@ pub(super) struct Lessons {
     pub(super) lookup_rates: LookupRates,
     /// Passages that guesses may be looked up in.
     pub(super) passages: Arc<Passages>,
+    /// Acceptance in an earlier session with the same models: first and second candidates.
+    pub(super) expected: Option<[f64; 2]>,
     /// Time of the last handshake, until a generation has learned it.
     pub(super) handshake: Option<Duration>,
     pub(super) thresholds: Thresholds,
 }
 
 impl Lessons {
-    /// Takes the controller of guesses as the last text left it. A new one begins with the server's times of passes.
+    /// Takes the controller of guesses as the last text left it. A new one begins with the server's times of passes and
+    /// the acceptance of earlier sessions.
     pub(super) fn controller(&mut self, fixed: Option<Schedule>, server: &Welcome) -> AheadController {
         let mut controller = self.ahead.take().unwrap_or_else(|| {
             let mut new = AheadController::new(fixed);
             for (rows, micros) in PASS_ROWS.into_iter().zip(server.pass_micros).filter(|&(_, micros)| micros > 0) {
                 let took = Duration::from_micros(micros.into());
                 new.observe(Observation::Timed { rows: rows.into(), took });
+            }
+            if let Some(acceptance) = self.expected {
+                new.expect(acceptance);
             }
             new
         });
@@ -127,17 +133,34 @@ mod tests {
 
     use super::*;
 
+    fn welcome(pass_micros: [u32; PASS_ROWS.len()]) -> Welcome {
+        let limits = Limits::rounds(16, 4);
+        let ticket = Ticket::default();
+        Welcome { vocab_size: 4, limits, eos_ids: Vec::new(), ticket, detached_seconds: 120, pass_micros }
+    }
+
+    /// Guesses are right seldom, as in an earlier session: fewer are made ahead from the first one on, until the text
+    /// says something else. What a text has taught is not replaced.
+    #[test]
+    fn the_first_text_expects_what_an_earlier_session_had() {
+        let server = welcome([0; 5]);
+        let usual = Lessons::default().controller(None, &server);
+        let mut lessons = Lessons { expected: Some([0.3, 0.1]), ..Lessons::default() };
+        let mut controller = lessons.controller(None, &server);
+        assert_eq!(controller.acceptance(), [0.3, 0.1]);
+        assert!(controller.plan().lead < 4 && usual.plan().lead > 7, "{:?}", controller.plan());
+        for _ in 0..100 {
+            controller.observe(Observation::Compared { candidates: 1, right: Some(0) });
+        }
+        let [learned, _] = controller.acceptance();
+        assert!(learned > 0.8, "{learned}");
+        lessons.ahead = Some(controller);
+        assert_eq!(lessons.controller(None, &server).acceptance()[0], learned);
+    }
+
     /// A row costs a third of a pass, as the server says. Another Welcome changes nothing that was measured since.
     #[test]
     fn the_first_text_knows_what_rows_cost() {
-        let welcome = |pass_micros| Welcome {
-            vocab_size: 4,
-            limits: Limits::rounds(16, 4),
-            eos_ids: Vec::new(),
-            ticket: Ticket::default(),
-            detached_seconds: 120,
-            pass_micros,
-        };
         let row_cost = |controller: &mut AheadController| {
             let took = Duration::from_millis(9);
             controller.observe(Observation::FirstToken { after: 2 * took, pass: took });

@@ -16,6 +16,12 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
         self.session.set_passages(passages);
     }
 
+    /// Plans the first text by the acceptance of an earlier session:
+    /// [`EdgeSession::expect_acceptance`](super::EdgeSession::expect_acceptance).
+    pub fn expect_acceptance(&mut self, acceptance: [f64; 2]) {
+        self.session.expect_acceptance(acceptance);
+    }
+
     /// Changes the target's logits: [`EdgeSession::set_shaping`](super::EdgeSession::set_shaping).
     pub fn set_shaping(&mut self, options: Option<String>, answered: usize) {
         self.session.set_shaping(options, answered);
