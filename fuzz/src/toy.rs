@@ -118,12 +118,6 @@ impl Cache {
             forward = Forward::new(read, vec![first], 1);
         }
     }
-
-    /// Asserts that the kept and fed tokens are the start of `text`, as far as either goes.
-    pub fn assert_holds(&self, text: &[u32]) {
-        let both = self.0.len().min(text.len());
-        assert_eq!(self.0[..both], text[..both], "the cache does not hold the text");
-    }
 }
 
 /// A row with its largest logits and the mass of the others, for callers that need no more.

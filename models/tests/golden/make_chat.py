@@ -459,5 +459,6 @@ for name, template in TOOL_TEMPLATES.items():
 add("harmony", TOOL_TEMPLATES["harmony"], CONVERSATIONS[0], None, {"effort": "high", "identity": "You are another."})
 path = pathlib.Path(__file__).parent / "chat.json"
 seconds = int(NOW.replace(tzinfo=datetime.timezone.utc).timestamp())
-path.write_text(json.dumps({"now": seconds, "cases": cases}, indent=1, ensure_ascii=False) + "\n")
+lines = ",\n".join(json.dumps(case, ensure_ascii=False) for case in cases)
+path.write_text(f'{{"now": {seconds}, "cases": [\n{lines}\n]}}\n')
 print(len(cases), "cases")

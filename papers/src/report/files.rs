@@ -35,7 +35,7 @@ impl Report {
         let numbers = json!({
             "commit": commit, "dirty": dirty, "date": date, "processor": processor, "samples": self.numbers,
         });
-        fs::write(folder.join(name).with_extension("json"), serde_json::to_string_pretty(&numbers)?)?;
+        fs::write(folder.join(name).with_extension("json"), serde_json::to_string(&numbers)?)?;
         if let Some(svg) = &self.svg {
             fs::write(folder.join(name).with_extension("svg"), svg)?;
         }
