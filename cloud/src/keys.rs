@@ -274,7 +274,7 @@ impl Keys {
 /// Reads a file of keys, some of which continue earlier ones.
 fn read(text: &str, earlier: &[Arc<Key>]) -> Result<Vec<Arc<Key>>, KeysError> {
     // The parser's other messages quote the line, and so may quote a secret.
-    let line = |error: &toml::de::Error| error.span().map_or(1, |span| text[..span.start].lines().count().max(1));
+    let line = |error: &toml::de::Error| error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
     let file: File = toml::from_str(text)
         .map_err(|error| KeysError::Syntax(format!("line {}: {}", line(&error), error.message())))?;
     let (mut names, mut digests) = (HashSet::new(), HashSet::new());

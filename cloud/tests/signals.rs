@@ -69,6 +69,22 @@ fn a_second_signal_ends_the_drain() {
     assert!(server.ended_within(PATIENCE).is_some_and(|status| status.success()));
 }
 
+/// Texts end within the time of grace; meanwhile other clients are refused at once, and another server may listen.
+#[test]
+fn an_ending_server_no_longer_listens() {
+    let mut server = process::start(&["--drain", "0", "--grace", "60"]);
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    let body = format!(r#"{{"prompt": [{}"a"], "n": 16, "max_tokens": 400, "stream": true}}"#, r#""b", "#.repeat(15));
+    let head = "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length:";
+    write!(stream, "{head} {}\r\n\r\n{body}", body.len()).unwrap();
+    stream.read_exact(&mut [0; 600]).unwrap();
+    server.terminate();
+    eventually("clients are refused", || TcpStream::connect(&server.address).is_err());
+    assert!(server.ended_within(Duration::ZERO).is_none(), "its texts are not over");
+    drop(stream);
+    assert!(server.ended_within(PATIENCE).is_some_and(|status| status.success()));
+}
+
 #[test]
 fn tokens_and_the_log_level_are_read_again() {
     let (first, second) = ("0123456789abcdef", "fedcba9876543210");

@@ -369,3 +369,25 @@ async fn forms_that_cannot_be_are_refused() {
     let body = json!({ "prompt": PROMPT, "max_tokens": 4 });
     assert!(choice(&server, COMPLETIONS, &body).await["text"].is_string(), "it still answers");
 }
+
+/// The fields of a chat, as which a request is read, are not those that its client has sent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refused_responses_name_their_own_fields() {
+    let server = server(&Edge::load(), false, Options::default());
+    let post = async |more: Value| {
+        let body = with(json!({ "input": PROMPT, "max_output_tokens": 4 }), &more).to_string();
+        let answer = http::post(server.address(), "/v1/responses", &[], &body).await;
+        (answer.status, serde_json::from_str::<Value>(&answer.body).unwrap()["error"].clone())
+    };
+    for (more, param, part) in [
+        (json!({ "tools": [{ "type": "web_search" }] }), "tools", r#"{"type": "function", "name", …}"#),
+        (json!({ "text": { "format": { "type": "json_schema", "name": "a" } } }), "text.format", r#""schema": …}"#),
+        (json!({ "input": [{ "role": "critic", "content": "a" }] }), "input", "critic"),
+        (json!({ "reasoning": { "effort": "high" } }), "effort", "reasoning.effort"),
+    ] {
+        let (status, error) = post(more).await;
+        let says = error["message"].as_str().unwrap().contains(part);
+        assert_eq!((status, &error["param"], says), (400, &json!(param), true), "{error}");
+    }
+    assert_eq!(post(json!({ "reasoning": { "effort": null, "summary": null } })).await.0, 200);
+}

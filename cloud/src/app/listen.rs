@@ -100,6 +100,8 @@ pub fn serve(
                 drop(under_way);
             });
         }
+        // Later clients are refused at once, and another server may listen here.
+        drop(listener);
         drop(under_way);
         all_over.recv().await;
     })

@@ -49,13 +49,16 @@ pub(super) enum ConfigError {
 #[error("the environment variable {0} is invalid:")]
 pub(super) struct FromVariable(pub(super) String);
 
-/// Adds a variable in the environment to every setting of the command.
+/// Adds a variable in the environment to every setting of the command. An empty one counts as unset.
 pub(super) fn with_environment(command: Command) -> Command {
     command.mut_subcommand(COMMAND, |serve| {
-        serve.mut_args(|arg| match setting(&arg).map(variable) {
-            Some(name) => arg.env(name),
-            None if arg.get_long() == Some("config") => arg.env(variable("config")),
-            None => arg,
+        serve.mut_args(|arg| {
+            let is_config = arg.get_long() == Some("config");
+            let name = setting(&arg).or(is_config.then_some("config")).map(variable);
+            match name.filter(|name| env::var_os(name).is_none_or(|value| !value.is_empty())) {
+                Some(name) => arg.env(name),
+                None => arg,
+            }
         })
     })
 }
@@ -186,8 +189,10 @@ fn check(serve: &Command, arg: &Arg, key: &str, values: &[String]) -> Result<(),
     let flags = values.iter().map(|value| format!("--{key}={value}"));
     alone.try_get_matches_from(flags).map(drop).map_err(|error| {
         let text = error.render().to_string();
-        let first = text.lines().next().unwrap_or_default();
-        first.strip_prefix("error: ").unwrap_or(first).to_owned()
+        // The second line may have the values that are possible.
+        let lines: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
+        let lines = lines.join(" ");
+        lines.strip_prefix("error: ").unwrap_or(&lines).to_owned()
     })
 }
 
@@ -275,6 +280,7 @@ mod tests {
         for (text, parts) in [
             ("max-sessions = 7\n\nmax-session = 8\n", &["\"max-session\"", "line 3"][..]),
             ("# nothing\nmax-sessions = \"many\"\n", &["line 2", "'many'", "--max-sessions"]),
+            ("own-draft = true\n", &["line 1", "'true'", "possible values", "lookup"]),
             ("listen = [\"127.0.0.1:1\", \"127.0.0.1:2\"]\n", &["line 1", "listen"]),
             ("listen = { port = 1 }\n", &["line 1", "listen"]),
             ("max-sessions = 7\nmax-sessions = 8\n", &["line 2"]),

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::{Write, stderr},
     path::{Path, PathBuf},
     rc::Rc,
     str::FromStr,
@@ -251,9 +252,9 @@ fn step(text: &str) {
     tell(&format!("  {text}"));
 }
 
-#[expect(clippy::print_stderr, reason = "progress of a command line")]
 pub(super) fn tell(text: &str) {
-    eprintln!("{text}");
+    // Who reads it may have gone.
+    let _ = writeln!(stderr(), "{text}");
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ mod beside;
 mod chat;
 mod sampling;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{num::ParseIntError, path::PathBuf, sync::Arc};
 
 use clap::Args;
 use outrider_models::{ChatTemplate, HeadsFile, Model, ModelConfig, TemplateVariables, TextStream, Tokenizer};
@@ -93,6 +93,12 @@ pub struct Generate {
     json: bool,
 }
 
+/// Parses a seed of 64 bits; negative ones count back from 2⁶⁴, as in the API.
+fn seed(text: &str) -> Result<u64, String> {
+    text.parse()
+        .or_else(|error: ParseIntError| text.parse::<i64>().map(i64::cast_unsigned).map_err(|_| error.to_string()))
+}
+
 #[derive(Debug, Args, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SettingsArgs {
@@ -102,6 +108,7 @@ struct SettingsArgs {
     #[serde(flatten)]
     sampling: SamplingArgs,
     #[arg(long, help = SEED.explanation, default_value_t = SEED.default as u64)]
+    #[arg(allow_negative_numbers = true, value_parser = seed)]
     seed: u64,
     #[command(flatten)]
     #[serde(flatten)]

@@ -5,7 +5,6 @@
 use std::{
     fs,
     net::{SocketAddr, TcpListener},
-    num::NonZeroUsize,
     path::PathBuf,
     pin::pin,
     str::FromStr,
@@ -75,7 +74,7 @@ pub struct Serve {
     #[arg(skip)]
     pub(super) read_again: Option<ReadAgain>,
     /// Address to listen on; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8787")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8787", value_parser = address)]
     listen: SocketAddr,
     /// Address of a port for /metrics, /healthz, /readyz and /log-level alone, without tokens or TLS. Without it, the
     /// first three are on the public port
@@ -147,8 +146,8 @@ pub struct Serve {
     #[arg(long, value_name = "COUNT", default_value_t = pair::MAX_IN_FLIGHT, value_parser = clap::value_parser!(u8).range(1..))]
     max_in_flight: u8,
     /// Threads that verify; one per processor if not given
-    #[arg(long, value_name = "COUNT")]
-    threads: Option<NonZeroUsize>,
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
     /// Seconds after which a silent session is closed
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = caps::seconds)]
     idle_timeout: u64,
@@ -179,6 +178,11 @@ pub struct Serve {
     access: AccessArgs,
 }
 
+/// Parses an address to listen on.
+fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| "it must be an IP address and a port, as 127.0.0.1:8787 or [::]:8787")
+}
+
 /// Time for responses that are cut at shutdown to send their error.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -190,7 +194,7 @@ impl Serve {
         }
         outrider_models::check_instruction_set()?;
         if let Some(count) = self.threads {
-            outrider_models::threads::set(count.get());
+            outrider_models::threads::set(count.into());
         }
         // Quick checks come before slow work.
         self.device.check()?;

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{IsTerminal, stderr},
+    io::{IsTerminal, Write, stderr},
     path::{Path, PathBuf},
     str::FromStr,
 };
@@ -198,9 +198,9 @@ impl Shown {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "this is a command line")]
 fn line(text: &str) {
-    eprintln!("{text}");
+    // Who reads it may have gone.
+    let _ = writeln!(stderr(), "{text}");
 }
 
 fn within<T: FromStr + PartialOrd>(text: &str, accepted: impl Fn(&T) -> bool, expected: &str) -> Result<T, String> {

@@ -62,6 +62,12 @@ impl ApiError {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request_error", text).code("unsupported_content_coding")
     }
 
+    /// Names the offending parameter `to` if it is `from` now.
+    #[must_use]
+    pub(crate) fn rename(self, from: &str, to: &str) -> Self {
+        if self.param.as_deref() == Some(from) { self.param(to) } else { self }
+    }
+
     /// Adds the name of the offending parameter.
     #[must_use]
     pub fn param(mut self, name: &str) -> Self {

@@ -55,6 +55,7 @@ fn wrong_files_are_refused_without_a_secret_in_the_message() {
         (key(&format!("{secret}\nsessions = 0")), "line 4"),
         (key(&format!("{secret}\nrights = [\"all\"]")), "line 4"),
         (key(&format!("{secret}x")), "line 3"),
+        (key(&format!("{secret}\nsession = 3")), "line 4"),
         (key(secret).replace("\"a\"", "\"a b\""), "letters, digits"),
     ] {
         let error = Keys::parse(&text).unwrap_err().to_string();

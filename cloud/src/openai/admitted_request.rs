@@ -103,7 +103,8 @@ impl AdmittedRequest {
     pub(super) async fn response(&self, shared: &Shared) -> Result<(Prompt, Value), ApiError> {
         self.read(shared, |fields, served, context| {
             let repeated = response_request::repeated(&fields);
-            Ok((chat_prompt(response_request::as_chat(fields)?, served, context)?, repeated))
+            let prompt = chat_prompt(response_request::as_chat(fields)?, served, context);
+            Ok((prompt.map_err(|error| error.rename("messages", "input"))?, repeated))
         })
         .await
     }

@@ -104,7 +104,12 @@ fn message(value: Value) -> Result<Message, ApiError> {
     let mut message = Map::from_iter([("role".to_owned(), json!(role))]);
     let mut put = |name: &str, value: Value| message.insert(name.to_owned(), value);
     // An assistant message with tool calls only may have null as its content.
-    let content = fields.map.shift_remove("content");
+    let refusal = fields.take("refusal").filter(|refusal| role == "assistant" && refusal.is_string());
+    // A model that refused has said so in place of the content.
+    let content = match (fields.map.shift_remove("content"), refusal) {
+        (None | Some(Value::Null), Some(refusal)) => Some(refusal),
+        (content, _) => content,
+    };
     let says_nothing = content.as_ref().is_none_or(Value::is_null);
     if let Some(content) = content {
         put("content", content);
@@ -134,7 +139,7 @@ fn message(value: Value) -> Result<Message, ApiError> {
         put("tool_calls", Value::Array(calls));
     }
     // Fields of an assistant message that clients send back; the model does not see them.
-    for name in ["refusal", "annotations", "audio"] {
+    for name in ["annotations", "audio"] {
         fields.take(name);
     }
     fields.finish()?;
@@ -258,6 +263,7 @@ mod tests {
             { "role": "assistant", "content": "c", "refusal": null, "tool_calls": [], "function_call": null },
             { "role": "assistant", "content": [{ "type": "text", "text": "a" },
                 { "type": "refusal", "refusal": "b" }] },
+            { "role": "assistant", "content": null, "refusal": "No." },
             { "role": "assistant", "content": null, "tool_calls": [call("{\"b\": 1, \"a\": 2}"), call("")] },
             { "role": "tool", "tool_call_id": "1", "name": "weather", "content": [{ "type": "text", "text": "d" }] },
         ] }));
@@ -270,6 +276,7 @@ mod tests {
             r#"{"role":"user","content":"c","name":"Ada"}"#,
             r#"{"role":"assistant","content":"c"}"#,
             r#"{"role":"assistant","content":"ab"}"#,
+            r#"{"role":"assistant","content":"No."}"#,
             &format!(
                 r#"{{"role":"assistant","content":null,"tool_calls":[{},{}]}}"#,
                 call(r#"{"b":1,"a":2}"#),

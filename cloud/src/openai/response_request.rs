@@ -37,10 +37,13 @@ pub(super) fn as_chat(mut fields: Fields) -> Result<Fields, ApiError> {
         ("background", json!(false)),
         ("truncation", json!("disabled")),
         ("include", json!([])),
-        ("reasoning", json!({})),
         ("top_logprobs", json!(0)),
     ] {
         fields.neutral(name, &[neutral])?;
+    }
+    if let Some(reasoning) = fields.take("reasoning") {
+        let Value::Object(map) = reasoning else { return Err(wrong("reasoning", "an object")) };
+        Fields { map, within: "reasoning." }.finish()?;
     }
     let mut chat = Map::from_iter([("messages".to_owned(), Value::Array(messages))]);
     let mut put = |name: &str, value: Value| chat.insert(name.to_owned(), value);
@@ -54,6 +57,12 @@ pub(super) fn as_chat(mut fields: Fields) -> Result<Fields, ApiError> {
             let Value::Object(mut format) = format else { return Err(wrong("text.format", "an object with a type")) };
             let kind = format.remove("type").unwrap_or_default();
             let is_schema = kind == "json_schema";
+            let has_schema = format.get("schema").is_some_and(|schema| schema.is_object() || schema.is_boolean());
+            if !(kind == "text" || kind == "json_object" || is_schema && has_schema) {
+                let forms =
+                    r#"{"type": "text"}, {"type": "json_object"} or {"type": "json_schema", "name": …, "schema": …}"#;
+                return Err(wrong("text.format", forms));
+            }
             let mut form = Map::from_iter([("type".to_owned(), kind)]);
             if is_schema {
                 form.insert("json_schema".to_owned(), Value::Object(format));
@@ -64,6 +73,9 @@ pub(super) fn as_chat(mut fields: Fields) -> Result<Fields, ApiError> {
     }
     if let Some(tools) = fields.take("tools") {
         let Value::Array(tools) = tools else { return Err(wrong("tools", "a list of functions")) };
+        if !tools.iter().all(|tool| tool["type"] == "function" && tool["name"].is_string()) {
+            return Err(ApiError::invalid(r#"Each of tools must be {"type": "function", "name", …}."#).param("tools"));
+        }
         put("tools", tools.into_iter().map(nested).collect());
     }
     if let Some(choice) = fields.take("tool_choice") {

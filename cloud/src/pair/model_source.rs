@@ -2,6 +2,8 @@
 
 use std::{path::PathBuf, str::FromStr};
 
+use super::published;
+
 /// A pair as one value of `--model`: `MODEL`, or `NAME=MODEL[,DRAFT]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelSource {
@@ -33,6 +35,11 @@ impl FromStr for ModelSource {
 }
 
 impl ModelSource {
+    /// Name by which clients ask for the pair if it is the only one: the given one, or that of a published pair.
+    pub fn given_name(&self) -> Option<&str> {
+        self.name.as_deref().or(published::is_known(&self.target).then_some(&self.target))
+    }
+
     /// Name by which clients ask for the pair where there are several.
     pub fn shown_name(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.target)

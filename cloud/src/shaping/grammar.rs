@@ -26,6 +26,8 @@ const MOST_PARTS: usize = 10_000;
 const STACK: usize = 512 << 20;
 /// Largest number of a schema. Above it integers are no longer exact, and llguidance does not end for the least i64.
 const LARGEST: f64 = 9_007_199_254_740_992.0;
+/// Smallest number above 0 of a schema: llguidance nests a group for each decimal, and patterns have at most 250.
+const SMALLEST: f64 = 1e-30;
 
 /// Source of the grammars of one model; its table of tokens is made for the first of them.
 #[derive(Clone, Default)]
@@ -67,7 +69,8 @@ impl Form {
         };
         let options = json!({ "whitespace_pattern": WHITE_SPACE });
         match &mut schema {
-            Value::Object(map) => drop(map.entry("x-guidance").or_insert(options)),
+            // A client's own options could make an answer that is no JSON.
+            Value::Object(map) => drop(map.insert("x-guidance".to_owned(), options)),
             // `true` is any JSON.
             other => schema = json!({ "allOf": [other], "x-guidance": options }),
         }
@@ -236,16 +239,20 @@ fn check(value: &mut Value, place: Place, mut base: Option<&str>, parts: &mut us
         Value::Number(number) if number.as_f64().is_none_or(|number| number.abs() >= LARGEST) => {
             Err(format!("numbers in schemas must be between −2⁵³ and 2⁵³, and {number} is not"))
         }
+        Value::Number(number) if number.as_f64().is_some_and(|number| number != 0.0 && number.abs() < SMALLEST) => {
+            Err(format!("numbers in schemas must be 0 or at least {SMALLEST:e}, and {number} is not"))
+        }
         Value::Array(values) => values.iter_mut().try_for_each(|value| check(value, place, base, parts)),
         Value::Object(fields) => {
             if place == Place::Schema {
                 fields.retain(|name, _| !matches!(name.as_str(), "default" | "examples"));
                 // References are within the nearest schema that has an address.
                 base = base.filter(|_| !fields.get("$id").is_some_and(Value::is_string));
-                if let (Some(base), Some(Value::String(reference))) = (base, fields.get_mut("$ref"))
-                    && (reference == "#" || reference.starts_with("#/"))
-                {
-                    reference.replace_range(..1, base);
+                if let Some(Value::String(reference)) = fields.get_mut("$ref") {
+                    if let Some(base) = base.filter(|_| reference == "#" || reference.starts_with("#/")) {
+                        reference.replace_range(..1, base);
+                    }
+                    *reference = as_uri(reference);
                 }
             }
             fields.iter_mut().try_for_each(|(name, value)| {
@@ -262,10 +269,20 @@ fn check(value: &mut Value, place: Place, mut base: Option<&str>, parts: &mut us
     }
 }
 
+/// Writes what a URI cannot have in per cent, as in references to definitions with names of any language.
+fn as_uri(reference: &str) -> String {
+    let is_of_uris = |byte: u8| byte.is_ascii_graphic() && !br#""<>\^`{|}"#.contains(&byte);
+    let escaped = |byte: u8| if is_of_uris(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    reference.bytes().map(escaped).collect()
+}
+
 /// The reason in an error of llguidance, without the place in a pattern that it draws.
 fn reason(text: &str) -> String {
     let mut lines = text.lines();
     let first = lines.next().unwrap_or_default().to_owned();
+    if first.contains("NoExtensionBias") {
+        return "its schema has references that lead back to themselves and to nothing else".to_owned();
+    }
     match lines.find_map(|line| line.trim().strip_prefix("error: ")) {
         Some(error) => format!("{first} {error}"),
         None => first,

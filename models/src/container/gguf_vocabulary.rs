@@ -81,6 +81,11 @@ impl GgufVocabulary {
     /// # Errors
     /// [`LoadError::NoTokenizer`] for an unsupported kind of vocabulary.
     pub fn tokenizer_json(&self) -> Result<Vec<u8>, LoadError> {
+        if !self.kinds.is_empty() && self.kinds.len() != self.tokens.len() {
+            let (tokens, kinds) = (self.tokens.len(), self.kinds.len());
+            let found = format!("a vocabulary of {tokens} tokens with {kinds} kinds (tokenizer.ggml.token_type)");
+            return Err(LoadError::NoTokenizer { found });
+        }
         let tokenizer = match &*self.model {
             "gpt2" => self.byte_level()?,
             "llama" if self.scores.len() == self.tokens.len() => self.sentence_piece(),
@@ -99,7 +104,12 @@ impl GgufVocabulary {
             return Err(LoadError::NoTokenizer { found });
         };
         let PreTokenizer { normalizer, pre_tokenizer, whole_words } = pre_tokenizer;
-        let merges = self.merges.iter().filter_map(|merge| merge.split_once(' ')).map(|(a, b)| json!([a, b]));
+        let merges = self.merges.iter().map(|merge| merge.split_once(' ').map(|(a, b)| json!([a, b])));
+        // Bytes and special tokens need none.
+        let is_small = self.tokens.len() <= 512;
+        let merges = merges.collect::<Option<Vec<_>>>().filter(|merges| is_small || !merges.is_empty());
+        let found = || "a vocabulary without merges of two pieces each (tokenizer.ggml.merges)".to_owned();
+        let merges = merges.ok_or_else(|| LoadError::NoTokenizer { found: found() })?;
         Ok(json!({
             "version": "1.0",
             "added_tokens": self.added(),
@@ -108,7 +118,7 @@ impl GgufVocabulary {
             "decoder": { "type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true },
             "model": {
                 "type": "BPE", "ignore_merges": whole_words, "vocab": self.vocabulary(),
-                "merges": merges.collect::<Vec<_>>(),
+                "merges": merges,
             },
         }))
     }

@@ -12,11 +12,11 @@ use crate::sampling::SamplingDefaults;
 #[derive(Debug, Args, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SamplingArgs {
-    #[arg(long, value_name = "T", help = help(&TEMPERATURE))]
+    #[arg(long, value_name = "T", allow_negative_numbers = true, help = help(&TEMPERATURE))]
     temperature: Option<f32>,
-    #[arg(long, value_name = "k", help = help(&TOP_K))]
+    #[arg(long, value_name = "k", allow_negative_numbers = true, help = help(&TOP_K))]
     top_k: Option<u32>,
-    #[arg(long, value_name = "p", help = help(&TOP_P))]
+    #[arg(long, value_name = "p", allow_negative_numbers = true, help = help(&TOP_P))]
     top_p: Option<f32>,
 }
 

@@ -15,7 +15,7 @@ use crate::{
     chat,
     cli::output::CommandError,
     http::{Models, PairFile, Served},
-    pair::{self, Ends, PairPaths},
+    pair::{self, Ends, ModelSource, PairPaths},
     sampling::SamplingDefaults,
     shaping::grammar::Grammars,
     target::{
@@ -107,9 +107,9 @@ impl Serve {
             // The engine's files are elsewhere, and this configuration is the draft's.
             Target::Gateway(_) => SamplingDefaults::default(),
         };
-        let given = self.model_name.as_ref().or(pair.model.first().and_then(|source| source.name.as_ref()));
+        let given = self.model_name.as_deref().or(pair.model.first().and_then(ModelSource::given_name));
         Ok(Served {
-            name: given.cloned().unwrap_or_else(|| match &target {
+            name: given.map(str::to_owned).unwrap_or_else(|| match &target {
                 Target::Gateway(gateway) => gateway.model().to_owned(),
                 Target::Model(_) => pair::name(pair.target.as_deref(), "outrider-target"),
             }),

@@ -263,3 +263,34 @@ fn a_form_may_begin_after_reasoning() {
         assert!(grammar.exclude(&pair.tokenizer.encode(text).unwrap(), &mut logits).unwrap(), "{text}");
     }
 }
+
+/// References may have letters of any language, as names of types do; what cannot be is refused with a reason of ours.
+#[test]
+fn reasons_are_those_of_the_schema() {
+    let pair = Pair::load();
+    for name in ["é", "a b", "名"] {
+        let one = json!({ "$ref": format!("#/$defs/{name}") });
+        let schema = json!({ "$defs": { name: { "const": 1 } }, "properties": { "a": one }, "type": "object" });
+        let grammar = pair.json(schema.clone()).unwrap();
+        assert!(pair.accepts(&grammar, r#"{"a": 1}"#) && !pair.accepts(&grammar, r#"{"a": 2}"#), "{schema}");
+        assert!(pair.compile(&call(&[json!({ "name": "f", "parameters": schema })])).is_ok());
+    }
+    assert!(pair.json(json!({ "type": "number", "minimum": SMALLEST, "maximum": 2.5e-30 })).is_ok());
+    for (schema, part) in [
+        (json!({ "type": "number", "minimum": 1e-300 }), "at least 1e-30"),
+        (json!({ "$ref": "#" }), "back to themselves"),
+    ] {
+        let reason = pair.json(schema).unwrap_err();
+        assert!(reason.contains(part), "{reason}");
+    }
+}
+
+/// The library's own options could make an answer that is no JSON.
+#[test]
+fn options_of_the_library_are_no_part_of_a_schema() {
+    let form = |schema: Value| serde_json::to_string(&Form::Json(schema).grammar(false).unwrap()).unwrap();
+    for options in [json!({ "whitespace_pattern": "a*" }), json!({ "lenient": true }), json!(1)] {
+        let given = form(json!({ "type": "object", "x-guidance": options }));
+        assert_eq!(given, form(json!({ "type": "object" })));
+    }
+}
