@@ -150,7 +150,8 @@ export class HostSession {
       }
       const idleMs = Date.now() - this.#usedAt;
       // A slow server would be taken for a dead connection.
-      if (this.#connected && idleMs >= IDLE_MS && this.#answeredAfterMs <= QUICK_MS) edge.network_changed();
+      const isQuick = this.#answeredAfterMs <= QUICK_MS && JSON.stringify(request.prompt).length <= SHORT;
+      if (this.#connected && idleMs >= IDLE_MS && isQuick) edge.network_changed();
       const wasConnected = this.#connected;
       const summary = await attempt().catch((error: unknown) => {
         // A connection that died while idle is noticed only now. Nothing was generated, so nothing can repeat.
@@ -234,6 +235,9 @@ const IDLE_MS = 15_000;
 
 /** Longest time of the last answer, in milliseconds, for which a second is enough for the next. */
 const QUICK_MS = 500;
+
+/** Characters of a prompt that a server reads within a second. */
+const SHORT = 2000;
 
 /** Attempts to reconnect, the most that the engine counts, for a text that waits for its server. */
 const MOST_ATTEMPTS = 2 ** 32 - 1;

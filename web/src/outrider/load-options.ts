@@ -215,6 +215,8 @@ export function engineRequestOf(options: LoadOptions): EngineRequest {
 
 /** The absolute address of `given`. @throws {@link OutriderError} `invalid-option` */
 export function addressOf(given: string | URL, base: string | URL, name: string): URL {
+  if (typeof given !== 'string' && !(given instanceof URL))
+    throw invalidOption(`${name} is an address, not ${typeof given}`);
   try {
     return new URL(given, base);
   } catch (cause) {
@@ -230,7 +232,8 @@ export function serverOf(options: LoadOptions): URL {
   const given = options.server ?? location.origin;
   const server = addressOf(given, location.href, 'server');
   // A host with a port and without a scheme would be read as a scheme or a path.
-  if (!/^https?:$/.test(server.protocol) || /^[\w.-]+:\d+(\/|$)/.test(String(given))) {
+  const isHost = /^[\w.-]+:\d+(\/|$)/.test(String(given));
+  if (!/^https?:$/.test(server.protocol) || isHost || /\s/.test(String(given).trim())) {
     throw invalidOption(`server must begin with https:// or http://, also for WebSockets, not be '${String(given)}'`);
   }
   if (!server.pathname.endsWith('/')) server.pathname += '/';

@@ -71,7 +71,11 @@ function serverFetch(options: LoadOptions, wait: Wait = (response) => response):
 export function askerOf(options: LoadOptions): AskServer {
   const request = serverFetch(options);
   return (path, { model: _, ...params }, signal) => {
-    const body = JSON.stringify(options.model === undefined ? params : { ...params, model: options.model });
+    // The engine, too, reads half a surrogate pair as U+FFFD; the server's JSON has none.
+    const halves = /[\uD800-\uDBFF](?![\uDC00-\uDFFF])|(?<![\uD800-\uDBFF])[\uDC00-\uDFFF]/g;
+    const wellFormed = (_: string, value: unknown) =>
+      typeof value === 'string' ? value.replace(halves, '\uFFFD') : value;
+    const body = JSON.stringify(options.model === undefined ? params : { ...params, model: options.model }, wellFormed);
     const url = new URL(path, serverOf(options));
     return reached(url, request, post(request, url, body, signal));
   };
@@ -377,7 +381,7 @@ async function answered(url: URL, request: typeof fetch, response: Promise<Respo
   const received = await reached(url, request, response);
   if (received.ok) return received;
   const { error } = ((await received.json().catch(() => ({}))) ?? {}) as { error?: ApiError };
-  throw failure(received.status, error ?? { message: `the server answered ${received.status}` });
+  throw failure(received.status, error ?? { message: `${url.href} answered ${received.status}` });
 }
 
 function failure(status: number, { message, code = null, param = null }: ApiError): OutriderError {

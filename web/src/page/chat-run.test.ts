@@ -177,7 +177,7 @@ test('a message is not taken while another view writes, and the page says why', 
 });
 
 test('only a prompt with earlier answers is a full conversation', async () => {
-  const full = 'This conversation is full: begin a new chat, or edit an earlier message.';
+  const full = 'This message does not fit beside the conversation before it: shorten it, or begin a new chat.';
   for (const [turns, expected] of [
     [[], [undefined, undefined]],
     [[old], [full, full]],

@@ -266,7 +266,7 @@ export class ChatRun {
   ): string | null {
     if (!summary) return 'This answer failed, so it has no twin.';
     if (summary.finish === 'cancelled') return 'This answer was stopped, so it has no twin.';
-    if (summary.tokens === 0) return 'This answer has no text, so it has no twin.';
+    if (summary.text === '') return 'This answer has no text, so it has no twin.';
     if (before) return 'This answer went on after a reload, so it has no twin.';
     if (isAlone) {
       return outrider.mode === 'server'

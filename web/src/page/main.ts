@@ -26,13 +26,14 @@ import type { Task } from './runner.js';
 import { RunsView } from './runs-view.js';
 import {
   awaySentence,
+  cutSentence,
   offlineSentence,
   originRefusedSentence,
   reconnectingSentence,
   sentenceFor,
 } from './sentences.js';
 import { examplePrompts, isUsed, queryFromSettings, settingsFromQuery } from './settings.js';
-import { complain, report, setConnection, setState } from './stage.js';
+import { complain, report, setConnection, setState, withdraw } from './stage.js';
 import { accessToken, forget, kept } from './suspended.js';
 import type { Kept } from './suspended.js';
 import { TextView } from './text-view.js';
@@ -240,9 +241,14 @@ function readNumbers(): Task['values'] | null {
 
 /** Reports a setting that is out of range, and the view that has it. */
 function refuse({ reason }: { reason: string }): null {
-  complain(tabs.view === 'laboratory' ? reason : `${reason} Change it in the Laboratory.`);
+  refusal = tabs.view === 'laboratory' ? reason : `${reason} Change it in the Laboratory.`;
+  complain(refusal);
   return null;
 }
+
+/** The last reported setting. */
+let refusal = '';
+document.addEventListener('change', () => withdraw(refusal));
 
 /**
  * Runs a generation with the settings of the form.
@@ -282,6 +288,7 @@ function chatTask(): ChatTask | null {
 
 async function race(): Promise<void> {
   if (!outrider || runner.isRunning) return;
+  if (link.link.isCut) return complain(cutSentence);
   const values = readNumbers();
   if (!values) return;
   writeAddress();

@@ -31,3 +31,10 @@ test('each block has the direction of its own text, and code has none', () => {
   const direction = (tag: string) => place.querySelector(tag)?.getAttribute('dir');
   expect(['blockquote', 'ul', 'pre'].map(direction)).toEqual(['auto', 'auto', 'ltr']);
 });
+
+test('boxes and images are shown by signs and words', () => {
+  const place = rendered('- [ ] to do\n- [x] done\n\n![a <b> cat](https://example.org/cat.png)');
+  expect([...place.querySelectorAll('li')].map((item) => item.textContent.trim())).toEqual(['☐ to do', '☑ done']);
+  expect(place.querySelector('p')?.textContent).toBe('a <b> cat');
+  expect(place.querySelectorAll('img, input')).toHaveLength(0);
+});

@@ -3,8 +3,13 @@
 import DOMPurify from 'dompurify';
 import { Marked } from 'marked';
 
+/** Text as HTML that shows it. */
+const escaped = (text: string): string => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;');
+
 const marked = new Marked({
   ...{ gfm: true, breaks: true, async: false },
+  // Boxes cannot be ticked, and images would be fetched.
+  renderer: { checkbox: ({ checked }) => (checked ? '☑ ' : '☐ '), image: ({ text }) => escaped(text) },
   tokenizer: {
     // An answer's HTML is text about HTML, or no HTML at all: Vec<String>. Only what Markdown lacks is taken as a tag.
     html: () => undefined,

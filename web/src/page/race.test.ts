@@ -80,8 +80,9 @@ test('what was gained comes first; the same text is said to be, and another is a
   );
 });
 
+const runs = (...speeds: number[]) => speeds.map((speed) => run(speed, 1, 2));
+
 test('a lane is its median run, and a difference within the spread is none', () => {
-  const runs = (...speeds: number[]) => speeds.map((speed) => run(speed, 1, 2));
   expect(medianOf([])).toBeNull();
   expect(medianOf(runs(70, 50, 60))).toMatchObject({ run: { tokensPerSecond: 60 }, min: 50, max: 70 });
   expect(medianOf(runs(70, 50))).toMatchObject({ run: { tokensPerSecond: 50 } });
@@ -93,6 +94,13 @@ test('a lane is its median run, and a difference within the spread is none', () 
     'Both wrote the same 2 tokens.',
     'The rounds wrote it, too, and were slower than the server alone (38 % of its speed).',
   ]);
+});
+
+test('runs that vary much are called that, and not equal', () => {
+  const results = { alone: runs(21, 45, 47), ahead: runs(21, 29, 38) };
+  expect(raceSentences(results, false)[0]).toBe(
+    'The runs vary too much to compare Draft ahead with the server alone: 29.0 tokens/s (21.0 to 38.0) against 45.0 tokens/s (21.0 to 47.0). Race again.',
+  );
 });
 
 test('an engine that makes its own random draws may write another text', () => {

@@ -152,6 +152,9 @@ export function medianOf(runs: readonly Summary[] = []): Median | null {
   return first && run && last ? { run, min: first.tokensPerSecond, max: last.tokensPerSecond } : null;
 }
 
+/** Ratio of two medians within the spread of their runs up to which there is no difference, rather than no answer. */
+const MOST_NOISE = 1.25;
+
 /** Decides whether two lanes differ by more than the spread of their runs. */
 export function differ(one: Median, other: Median): boolean {
   return one.min > other.max || other.min > one.max;
@@ -190,6 +193,10 @@ function aheadSentence(ahead: Median, alone: Median): string {
   const isSlower = ahead.max < alone.min;
   if (ahead.run.inTime === 0 && !isSlower)
     return `No difference: no guess came in time, so the server wrote alone, ${speeds}.`;
+  const ratio = ahead.run.tokensPerSecond / alone.run.tokensPerSecond;
+  if (!differ(ahead, alone) && Math.max(ratio, 1 / ratio) > MOST_NOISE) {
+    return `The runs vary too much to compare Draft ahead with the server alone: ${speeds}. Race again.`;
+  }
   if (!differ(ahead, alone)) {
     const saved = Math.max(0, alone.run.serverPasses - ahead.run.serverPasses);
     const passes = saved > 0 ? ` It saved the server ${formatCount(saved)} of ${alone.run.serverPasses} passes.` : '';

@@ -15,9 +15,9 @@ import type { ChosenPolicies } from './policies.js';
 import type { PredictionView } from './prediction-view.js';
 import { sameLink } from './prediction.js';
 import type { RunsView } from './runs-view.js';
-import { cutSentence, endSentence, sentenceFor } from './sentences.js';
+import { busySentence, cutSentence, endSentence, sentenceFor } from './sentences.js';
 import { Paced } from './paced.js';
-import { complain, remark, report, setFinish, setState } from './stage.js';
+import { complain, remark, report, setFinish, setState, withdraw } from './stage.js';
 import { forget, keep } from './suspended.js';
 import type { Kept } from './suspended.js';
 import type { TextView } from './text-view.js';
@@ -147,7 +147,10 @@ export class Runner {
     const renewPatience = (): void => {
       clearTimeout(impatient);
       impatient = setTimeout(() => {
-        if (!isOffline) report(`No answer from the server for ${PATIENCE_MS / 1000} s. Keep waiting, or press Stop.`);
+        if (isOffline) return;
+        report(
+          `No text from the server for ${PATIENCE_MS / 1000} s: a long prompt takes it long. Wait, or press Stop.`,
+        );
       }, PATIENCE_MS);
     };
     const progress = (): string => {
@@ -227,6 +230,7 @@ export class Runner {
       this.#generation = null;
       if (typeof task.prompt === 'string') this.#continuation = `${task.prompt}${summary.text}`;
       setState('finished', true);
+      withdraw(busySentence);
       return summary;
     } catch (error) {
       this.#generation = null;

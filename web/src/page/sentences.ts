@@ -15,7 +15,7 @@ export function sentenceFor(error: unknown, tooLong?: string): string {
   }
   switch (error.code) {
     case 'download-failed':
-      return 'The draft model could not be downloaded. Check that the server is running and reachable, then try again.';
+      return `The draft model could not be downloaded (${error.message}). Check its address and that its server is running, then try again.`;
     case 'origin-refused':
       return originRefusedSentence;
     case 'corrupt-model':
@@ -71,9 +71,10 @@ export function sentenceFor(error: unknown, tooLong?: string): string {
 }
 
 /** The sentence for a conversation that fills the context window. */
-export const fullChatSentence = 'This conversation is full: begin a new chat, or edit an earlier message.';
+export const fullChatSentence =
+  'This message does not fit beside the conversation before it: shorten it, or begin a new chat.';
 
-/** The sentence for a chat or a race that cannot begin. */
+/** The sentence for a text that cannot begin. */
 export const busySentence = 'Another text is being written. Stop it, then try again.';
 
 /** The sentence for a server that refuses pages of this address. */

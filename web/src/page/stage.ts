@@ -41,6 +41,11 @@ export function complain(sentence: string): void {
   alert.textContent = sentence;
 }
 
+/** Clears the error if it is this one, which no longer holds. */
+export function withdraw(sentence: string): void {
+  if (alert.textContent === sentence) complain('');
+}
+
 /** Shows a notice beside the buttons; an empty sentence clears it. */
 export function remark(sentence: string): void {
   if (notice.textContent !== sentence) notice.textContent = sentence;

@@ -112,6 +112,9 @@ test('a text that saved no pass is not called faster', () => {
 
 test('an answer’s costs name its end where it was cut short', () => {
   expect(costsOf(costs(40, 1000, 1))).toBe('40 tokens in 1 pass · 40.0 tokens/s');
+  expect(costsOf({ ...costs(1, 500, 1), text: '' })).toBe(
+    '1 token in 1 pass · 2.00 tokens/s · the model ended without a text',
+  );
   expect(costsOf({ ...costs(1, 500, 1), finish: 'length' })).toBe(
     '1 token in 1 pass · 2.00 tokens/s · ended at the length limit',
   );

@@ -55,7 +55,7 @@ export function gainOf(answer: Costs | null, twin: Costs | null = null, isDue = 
   if (!twin?.tokens) {
     return {
       speed: [speed, isDue ? 'now' : 'of this answer'],
-      passes: ['–', `${passes} used for ${tokens} tokens`],
+      passes: ['–', `${passes} used for ${tokens} ${tokens === 1 ? 'token' : 'tokens'}`],
       time: ['–', isDue ? 'known after the twin' : 'not compared'],
     };
   }
@@ -94,7 +94,7 @@ export function twinSentence(answer: Summary, twin: Summary, isAhead: boolean): 
 }
 
 /** The costs of an answer in a few words, for the line below it. */
-export function costsOf({ finish, tokens, serverPasses, tokensPerSecond }: Summary): string {
+export function costsOf({ finish, text, tokens, serverPasses, tokensPerSecond }: Summary): string {
   const count = (number: number, one: string, more: string): string =>
     `${formatCount(number)} ${number === 1 ? one : more}`;
   const parts = [`${count(tokens, 'token', 'tokens')} in ${count(serverPasses, 'pass', 'passes')}`];
@@ -104,6 +104,6 @@ export function costsOf({ finish, tokens, serverPasses, tokensPerSecond }: Summa
     length: 'ended at the length limit',
     context: 'the context is full',
   };
-  const end = ends[finish];
+  const end = ends[finish] ?? (text === '' ? 'the model ended without a text' : null);
   return [...parts, ...(end ? [end] : [])].join(' · ');
 }
