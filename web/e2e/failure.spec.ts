@@ -50,7 +50,7 @@ test('a damaged draft model is called that, and can be tried again', async ({ de
 test('a draft model that is not there is a sentence', async ({ demo, server }) => {
   await demo.page.route('**/pair/draft', (route) => route.fulfill({ status: 404 }));
   await demo.page.goto(server.url);
-  await expect(demo.alert).toHaveText(/The draft model could not be downloaded\./, { timeout: 30_000 });
+  await expect(demo.alert).toHaveText(/The draft model could not be downloaded \(.*pair\/draft/, { timeout: 30_000 });
 });
 
 test('an engine that cannot be loaded is a sentence', async ({ demo, server }) => {

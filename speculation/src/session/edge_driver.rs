@@ -177,8 +177,7 @@ pub struct Driver<P: Platform, D> {
     silent_since: Duration,
     /// Connections that were replaced for their silence since the last token.
     stalls: u32,
-    /// Time that the server may take to read the prompt, until its first token.
-    reading: Duration,
+    reading: reading::Reading,
 }
 
 /// The user of a generation, who may stop it and receives its notices.
@@ -239,7 +238,7 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
             turned,
             silent_since,
             stalls,
-            reading: Duration::ZERO,
+            reading: reading::Reading::default(),
         }
     }
 
@@ -260,14 +259,15 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
         stop: impl Future<Output = ()>,
         tell: impl FnMut(&EdgeSession, Notice),
     ) -> Result<EndReason, Failure<P, D>> {
-        self.reading = reading::reading_time(self.session.server(), prompt.len());
+        self.reading.begin(&prompt, self.session.server());
         self.session.start(prompt, settings, self.platform.now()).map_err(DriveError::Start)?;
         let mut user = User { stop: Some(pin!(stop)), tell };
         (user.tell)(&self.session, Notice::Begun);
         loop {
             match self.next_event(&mut user).await? {
                 Event::Committed(committed) => {
-                    (self.stalls, self.fruitless, self.reading) = (0, 0, Duration::ZERO);
+                    (self.stalls, self.fruitless) = (0, 0);
+                    self.reading.end();
                     (user.tell)(&self.session, Notice::Committed(committed));
                     self.tell_guesses(&mut user);
                 }
@@ -352,7 +352,11 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
     fn rest_of_silence(&self) -> Option<Duration> {
         let doublings = if self.failed == 0 { self.stalls.min(10) } else { 0 };
         let longest = self.retry.stall.checked_mul(1 << doublings)?;
-        Some(longest.saturating_add(self.reading).saturating_sub(self.platform.now().saturating_sub(self.silent_since)))
+        Some(
+            longest
+                .saturating_add(self.reading.time())
+                .saturating_sub(self.platform.now().saturating_sub(self.silent_since)),
+        )
     }
 
     fn hear(&mut self, bytes: &[u8]) -> Result<(), EdgeError> {

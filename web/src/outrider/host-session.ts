@@ -43,6 +43,8 @@ export class HostSession {
   #usedAt = 0;
   /** The time from the last request to its first tokens, in milliseconds, if its connection held. */
   #answeredAfterMs = 0;
+  /** The characters of the last prompt, which the server need not read again. */
+  #read = 0;
   /** The attempt in progress, which the next generation takes over from a stopped one. */
   #connecting: Promise<SessionInfo> | null = null;
   /** The running generation, and a way to cancel it before it has entered the engine. */
@@ -150,7 +152,9 @@ export class HostSession {
       }
       const idleMs = Date.now() - this.#usedAt;
       // A slow server would be taken for a dead connection.
-      const isQuick = this.#answeredAfterMs <= QUICK_MS && JSON.stringify(request.prompt).length <= SHORT;
+      const { length } = JSON.stringify(request.prompt);
+      const isQuick = this.#answeredAfterMs <= QUICK_MS && length - this.#read <= SHORT;
+      this.#read = length;
       if (this.#connected && idleMs >= IDLE_MS && isQuick) edge.network_changed();
       const wasConnected = this.#connected;
       const summary = await attempt().catch((error: unknown) => {
@@ -236,7 +240,7 @@ const IDLE_MS = 15_000;
 /** Longest time of the last answer, in milliseconds, for which a second is enough for the next. */
 const QUICK_MS = 500;
 
-/** Characters of a prompt that a server reads within a second. */
+/** Characters that a server reads within a second. */
 const SHORT = 2000;
 
 /** Attempts to reconnect, the most that the engine counts, for a text that waits for its server. */

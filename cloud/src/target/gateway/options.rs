@@ -63,11 +63,11 @@ pub struct EngineArgs {
     /// Tokens the engine lists at a position, vLLM's --max-logprobs; 0 asks for none (--target openai:URL or vllm:URL)
     ///
     /// At temperature 0 and with top-k up to this, all drafts are verified by probabilities, and at temperature 1
-    /// without top-k and top-p; with other settings by the engine's own samples, which is as exact but accepts fewer. 0
-    /// does the latter always, for engines without prompt log-probabilities. Lossy rules need the whole
-    /// distribution, which no engine serves, and are refused; so is --explain with other settings than those. With
-    /// --target vllm: this is only for rounds of the papers' schemes: guesses ahead, coupled drafts, and texts that
-    /// the target writes alone are judged by the streamed text.
+    /// without top-k and top-p; with other settings by the engine's own samples, which is as exact but accepts fewer.
+    /// 0 does the latter always, for engines without prompt log-probabilities. Lossy rules need the whole
+    /// distribution, which no engine serves, and are refused; so is --explain, except at temperature 0 or with top-k
+    /// up to this. With --target vllm: this is only for rounds of the papers' schemes: guesses ahead, coupled drafts,
+    /// and texts that the target writes alone are judged by the streamed text.
     #[arg(long, value_name = "COUNT", default_value_t = Self::default().target_logprobs)]
     pub target_logprobs: u32,
     /// Address at which a worker of the engine takes guesses, unix:PATH or tcp:HOST:PORT; if HOST is a name, all its
