@@ -8,7 +8,7 @@ const costs = (tokens: number, elapsedMs: number, serverPasses: number, firstTok
     ...{ tokensPerSecond: (1000 * tokens) / elapsedMs, finish: 'eos' },
   }) as Summary;
 const text = (elapsedMs: number, serverPasses: number, ...tokenIds: number[]): Summary => ({
-  ...costs(tokenIds.length, elapsedMs, serverPasses),
+  ...costs(10 * tokenIds.length, elapsedMs, serverPasses),
   tokenIds,
 });
 
@@ -53,6 +53,10 @@ test('a few milliseconds are no difference, however short the text', () => {
     speed: ['1000', 'as the server alone'],
     time: ['0 s', 'no difference'],
   });
+});
+
+test('two or three tokens have no speed', () => {
+  expect(gainOf(costs(2, 900, 1), costs(2, 300, 2)).time).toEqual(['0 s', 'no difference']);
 });
 
 test('texts of different lengths are compared by the token', () => {

@@ -13,6 +13,9 @@ const LEAST_SHARE = 0.05;
 /** The least difference in milliseconds: less is the machine's, and is not seen. */
 const LEAST_MS = 50;
 
+/** Fewer tokens have no speed: their time is that of one pause. */
+const FEW = 8;
+
 /** The three numbers beside the chat, each with a line below it. */
 export interface Gain {
   speed: [value: string, note: string];
@@ -37,7 +40,7 @@ function compare(answer: Costs, twin: Costs) {
   const [ratio, savedMs] = [aloneMs / answerMs, aloneMs - answerMs];
   // The twin's passes, and not its tokens: a server that drafts itself saves passes alone as well.
   const savedPasses = twin.serverPasses - answer.serverPasses;
-  const isNoise = Math.abs(ratio - 1) < LEAST_SHARE || Math.abs(savedMs) < LEAST_MS;
+  const isNoise = answer.tokens < FEW || Math.abs(ratio - 1) < LEAST_SHARE || Math.abs(savedMs) < LEAST_MS;
   const savesPasses = savedPasses >= LEAST_SHARE * answer.tokens;
   return { ratio, savedMs, savedPasses, savesPasses, isSame: isNoise || (ratio > 1 && !savesPasses) };
 }
