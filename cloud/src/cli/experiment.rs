@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    io::{Write, stderr},
     path::{Path, PathBuf},
     rc::Rc,
     str::FromStr,
@@ -19,7 +18,7 @@ use outrider_papers::reproduce::{
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::output::CommandError;
+use super::output::{CommandError, tell};
 use crate::{both_ends, chat, pair::PairPaths};
 
 #[derive(Debug, Args)]
@@ -250,11 +249,6 @@ fn from_milliseconds(draft: f64, row: f64, pass: f64) -> Times {
 
 fn step(text: &str) {
     tell(&format!("  {text}"));
-}
-
-pub(super) fn tell(text: &str) {
-    // Who reads it may have gone.
-    let _ = writeln!(stderr(), "{text}");
 }
 
 #[cfg(test)]

@@ -42,6 +42,11 @@ fn is_read(text: &str) -> bool {
     }
 }
 
+/// Prints a line about progress to standard error, unless its reader has gone.
+pub(super) fn tell(line: &str) {
+    let _ = writeln!(stderr(), "{line}");
+}
+
 /// Runs work that may block forever, such as writing to a pipe that nothing reads, on another thread. Returns when it
 /// is done, or after [`PATIENCE`].
 pub(super) fn within_patience(work: impl FnOnce() + Send + 'static) {

@@ -14,8 +14,8 @@ use outrider_papers::reproduce::{
 use serde_json::{Value, json};
 
 use super::{
-    experiment::{ExperimentArgs, program, tell},
-    output::{CommandError, print},
+    experiment::{ExperimentArgs, program},
+    output::{CommandError, print, tell},
 };
 
 /// Reproduce the papers' tables and figures

@@ -78,7 +78,7 @@ pub struct Serve {
     listen: SocketAddr,
     /// Address of a port for /metrics, /healthz, /readyz and /log-level alone, without tokens or TLS. Without it, the
     /// first three are on the public port
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     admin: Option<SocketAddr>,
     /// Folder of the built page
     #[arg(long, value_name = "FOLDER", default_value = "web/dist")]

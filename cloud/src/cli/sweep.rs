@@ -19,8 +19,8 @@ use serde_json::{Map, Value, json};
 
 use super::{
     drafting::{drafting_numbers, flag, name_arg, number_arg, number_value, parameter_arg},
-    experiment::{ExperimentArgs, program, tell},
-    output::{CommandError, print},
+    experiment::{ExperimentArgs, program},
+    output::{CommandError, print, tell},
 };
 
 /// Measure every combination of settings on prompts, with the models loaded once

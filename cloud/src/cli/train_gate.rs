@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{IsTerminal, Write, stderr},
+    io::{IsTerminal, stderr},
     path::{Path, PathBuf},
     str::FromStr,
 };
@@ -13,7 +13,7 @@ use outrider_codec::frame::SamplingParameters;
 use outrider_papers::training::{self, Progress, Report, Settings};
 use serde::Serialize;
 
-use super::output::{CommandError, print};
+use super::output::{CommandError, print, tell};
 use crate::pair::PairPaths;
 
 const SYMBOLS: &str = "\
@@ -186,7 +186,7 @@ impl Shown {
         if self.last != Some((stage, quarter)) {
             self.last = Some((stage, quarter));
             if self.bar.is_none() {
-                line(&format!("{stage}: {done} of {total}"));
+                tell(&format!("{stage}: {done} of {total}"));
             }
         }
     }
@@ -196,11 +196,6 @@ impl Shown {
             bar.finish_and_clear();
         }
     }
-}
-
-fn line(text: &str) {
-    // Who reads it may have gone.
-    let _ = writeln!(stderr(), "{text}");
 }
 
 fn within<T: FromStr + PartialOrd>(text: &str, accepted: impl Fn(&T) -> bool, expected: &str) -> Result<T, String> {

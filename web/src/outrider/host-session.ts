@@ -43,8 +43,6 @@ export class HostSession {
   #usedAt = 0;
   /** The time from the last request to its first tokens, in milliseconds, if its connection held. */
   #answeredAfterMs = 0;
-  /** The characters of the last prompt, which the server need not read again. */
-  #read = 0;
   /** The attempt in progress, which the next generation takes over from a stopped one. */
   #connecting: Promise<SessionInfo> | null = null;
   /** The running generation, and a way to cancel it before it has entered the engine. */
@@ -152,10 +150,7 @@ export class HostSession {
       }
       const idleMs = Date.now() - this.#usedAt;
       // A slow server would be taken for a dead connection.
-      const { length } = JSON.stringify(request.prompt);
-      const isQuick = this.#answeredAfterMs <= QUICK_MS && length - this.#read <= SHORT;
-      this.#read = length;
-      if (this.#connected && idleMs >= IDLE_MS && isQuick) edge.network_changed();
+      if (this.#connected && idleMs >= IDLE_MS && this.#answeredAfterMs <= QUICK_MS) edge.network_changed();
       const wasConnected = this.#connected;
       const summary = await attempt().catch((error: unknown) => {
         // A connection that died while idle is noticed only now. Nothing was generated, so nothing can repeat.
@@ -239,9 +234,6 @@ const IDLE_MS = 15_000;
 
 /** Longest time of the last answer, in milliseconds, for which a second is enough for the next. */
 const QUICK_MS = 500;
-
-/** Characters that a server reads within a second. */
-const SHORT = 2000;
 
 /** Attempts to reconnect, the most that the engine counts, for a text that waits for its server. */
 const MOST_ATTEMPTS = 2 ** 32 - 1;

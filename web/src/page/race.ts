@@ -193,11 +193,11 @@ function aheadSentence(ahead: Median, alone: Median): string {
   const isSlower = ahead.max < alone.min;
   if (ahead.run.inTime === 0 && !isSlower)
     return `No difference: no guess came in time, so the server wrote alone, ${speeds}.`;
-  const ratio = ahead.run.tokensPerSecond / alone.run.tokensPerSecond;
-  if (!differ(ahead, alone) && Math.max(ratio, 1 / ratio) > MOST_NOISE) {
-    return `The runs vary too much to compare Draft ahead with the server alone: ${speeds}. Race again.`;
-  }
   if (!differ(ahead, alone)) {
+    const ratio = ahead.run.tokensPerSecond / alone.run.tokensPerSecond;
+    if (Math.max(ratio, 1 / ratio) > MOST_NOISE) {
+      return `The runs vary too much to compare Draft ahead with the server alone: ${speeds}. Race again.`;
+    }
     const saved = Math.max(0, alone.run.serverPasses - ahead.run.serverPasses);
     const passes = saved > 0 ? ` It saved the server ${formatCount(saved)} of ${alone.run.serverPasses} passes.` : '';
     return `Draft ahead made no difference to the speed on this link: ${speeds}.${passes}`;
